@@ -141,7 +141,7 @@ impl Machine {
     }
 
     /// As whom a caller acts, as far as it is known. Who had no answer, as the server was about to go, is who he was before.
-    fn known_acting(&self, caller: &Caller) -> Option<&Acting> {
+    pub(crate) fn known_acting(&self, caller: &Caller) -> Option<&Acting> {
         let known = self.acts.known.get(caller);
         if !self.is_alone() || known.is_some_and(|acting| *acting != Acting::Unknown) {
             return known;

@@ -90,7 +90,7 @@ impl Machine {
             let kept = &mut self.stream.kept[place];
             kept.stage = Stage::Sent;
             kept.sent_at = now.mono;
-            kept.asked = self.generation;
+            (kept.asked, kept.is_resent) = (self.generation, true);
             self.stats.batches_resent += 1;
             return self.encode(place);
         }
@@ -183,6 +183,7 @@ impl Machine {
             stage,
             sent_at,
             asked,
+            is_resent: false,
             is_repeated: false,
             is_loss_told: false,
             names_since: None,

@@ -11,6 +11,8 @@ pub(crate) struct Losses {
     last: Option<Errno>,
     count: u64,
     is_heard: bool,
+    /// That data was lost stands among the conflicts.
+    is_listed: bool,
 }
 
 /// How far one open has heard of its object's losses.
@@ -24,8 +26,13 @@ pub(crate) struct Heard {
 impl Losses {
     pub(crate) fn note(&mut self, errno: Errno) {
         if self.unheard().is_none() {
-            *self = Self { last: Some(errno), count: self.count + 1, is_heard: false };
+            *self = Self { last: Some(errno), count: self.count + 1, is_heard: false, ..*self };
         }
+    }
+
+    /// Whether a loss of data has still to be listed, which it is by that.
+    pub(crate) const fn list(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_listed, true)
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

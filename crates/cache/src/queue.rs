@@ -165,6 +165,8 @@ pub(crate) struct Kept {
     pub(crate) sent_at: Instant,
     /// When it was last sent, in the order of events.
     pub(crate) asked: Generation,
+    /// It came out more than once: what its results show may be of later.
+    pub(crate) is_resent: bool,
     /// Its results were taken in before, and its effects then lost.
     pub(crate) is_repeated: bool,
     /// What of it could not be put on disk was heard, and is no news when it is told again.
@@ -217,8 +219,8 @@ pub(crate) struct Stream {
     /// Everything up to here is to be put on disk.
     pub(crate) wanted_stable: u64,
     pub(crate) is_asking_stable: bool,
-    /// The last transaction of which the server knew, when it began anew, that it was executed.
-    pub(crate) executed_there: Option<u64>,
+    /// The last transaction of which the server knew, when it began anew, that it was executed; and when it told.
+    pub(crate) executed_there: Option<(u64, Generation)>,
     /// Nothing goes out: the server is away, or is being compared with.
     pub(crate) is_held: bool,
     /// Serials of what was, or may have been, changed while it was not sent; only where there is a journal.

@@ -26,7 +26,7 @@ impl Machine {
             return;
         }
         kept.stage = Stage::Executed;
-        let (took, repeated) = (now.mono.ms_since(kept.sent_at), kept.is_repeated);
+        let (took, repeated, is_resent) = (now.mono.ms_since(kept.sent_at), kept.is_repeated, kept.is_resent);
         self.stream.window.took(took, now.mono, max);
         // What it says is held may be lost since.
         let is_void = self.has_lapsed || self.stream.kept[place].asked < self.epoch;
@@ -39,7 +39,7 @@ impl Machine {
         let mut op = 0;
         for (queued, result) in ops.iter().zip(results) {
             let result = if is_void { result.without_grant() } else { result };
-            let its = self.left_by(&queued.op, &result, took);
+            let its = self.left_by(&queued.op, &result, took).filter(|_| !is_resent);
             left.extend(its);
             if let MutationResult::Done { made: Some(made), .. } = &result {
                 born.push((op, made.handle.clone()));
@@ -481,7 +481,7 @@ impl Machine {
         self.tick();
         self.stable_through(stable_through);
         self.stream.is_asking_stable = false;
-        self.stream.executed_there = executed_through;
+        self.stream.executed_there = executed_through.map(|through| (through, self.generation));
         let mut again: Vec<(u64, Op)> = Vec::new();
         for kept in &mut self.stream.kept {
             let is_beyond = executed_through.is_some_and(|through| kept.txn > through);

@@ -93,6 +93,7 @@ impl Machine {
     ) {
         let Some(id) = self.handles.get(handle).copied() else { return };
         let since = self.tick();
+        self.pledged_gives_way(id, (offset, offset + bytes.len() as u64));
         self.with_data(id, |data| {
             data.written_over = data.filled_by;
             data.extents.cut(offset, offset + bytes.len() as u64);
@@ -352,7 +353,7 @@ impl Machine {
     /// Data of a file could not be written: what was kept of it is void.
     pub(crate) fn data_failed(&mut self, id: NodeId, errno: Errno) {
         // Of a large file each piece may be refused.
-        if self.nodes.get(&id).is_some_and(|node| node.losses.unheard().is_none()) {
+        if self.nodes.get_mut(&id).is_some_and(|node| node.losses.list()) {
             self.conflict_refused(id, "written", errno);
         }
         self.data_given_up(id, ("write", errno));

@@ -2,6 +2,7 @@
 //! his open by then. Here it is decided when that is told to it, and what becomes of what is written by such an open alone. It
 //! does not decide who is let in when he opens.
 
+use crate::acting::Acting;
 use crate::ask::Access;
 use crate::attrs::{Attrs, Changes, SetTime};
 use crate::errno::Errno;
@@ -120,7 +121,11 @@ impl Machine {
         let is_sure = node.held.contains(CapSet::AUTH_S) && node.sure.contains(CapSet::AUTH_S);
         let is_left = node.data.extents.any(|p, _| p.is_by_write());
         let opens = || node.opens.iter().filter_map(|fh| self.opens.get(fh)).filter(|open| open.access.write);
-        let stays = |open: &Open| self.stays_admitted(&open.caller, (&node.attrs, node.listed), open.access);
+        // As whom he acts has to be known.
+        let stays = |open: &Open| {
+            self.known_acting(&open.caller).is_some_and(|acting| *acting != Acting::Unknown)
+                && self.stays_admitted(&open.caller, (&node.attrs, node.listed), open.access)
+        };
         let is_needed = !is_at_rest || !is_sure || is_left || !opens().all(stays);
         if !is_needed && let Some(node) = self.nodes.get_mut(&id) {
             node.data.needs_open = false;

@@ -25,6 +25,7 @@ use crate::node::Node;
 use crate::queue::{Op, Stage, Thing, placed};
 use crate::tell::{Reclaim, Reclaimed};
 use holdfast_base::CapSet;
+use holdfast_base::limits::CONFLICTS_MAX;
 
 pub(crate) use base::{Base, Before};
 pub(super) use below::Below;
@@ -214,15 +215,21 @@ impl Machine {
     }
 
     fn note_conflict(&mut self, (dir, name): (NodeId, &Name), kept_as: Option<Name>, what: &str) {
-        let path = self.paths.get(&dir).cloned();
-        let mut path = path.unwrap_or_else(|| path_of(&self.last_places(), dir));
+        if self.conflicts.len() >= CONFLICTS_MAX {
+            return;
+        }
+        if !self.paths.contains_key(&dir) {
+            // All at once: of what was made since, many may be refused.
+            self.note_paths(&self.last_places());
+        }
+        let mut path = self.paths.get(&dir).cloned().unwrap_or_default();
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(name.as_bytes());
         let conflict = Conflict { path, kept_as, what: what.to_owned() };
         let is_told = self.conflicts.iter().rev().take(TOLD_LATELY).any(|told| *told == conflict);
-        if !is_told && self.conflicts.len() < holdfast_base::limits::CONFLICTS_MAX {
+        if !is_told {
             self.conflicts.push(conflict);
         }
     }

@@ -134,6 +134,7 @@ impl Machine {
                 stage,
                 sent_at,
                 asked,
+                is_resent: true,
                 is_repeated,
                 is_loss_told: false,
                 names_since,

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::base::{Past, is_about_object};
 use super::{Places, There};
+use crate::ask::Generation;
 use crate::attrs::{Attrs, Changes, Kind};
 use crate::errno::Errno;
 use crate::ids::{Handle, NodeId, Now};
@@ -188,9 +189,10 @@ impl Machine {
 }
 
 /// Whether a batch comes out again that the server has not executed, as far as it has told: what it has it tells by its number, and
-/// another in its place would be refused.
-fn is_undone(kept: &Kept, executed: Option<u64>) -> bool {
-    kept.stage == Stage::Waiting && executed.is_some_and(|through| kept.txn > through)
+/// another in its place would be refused. What was sent since may have been executed.
+fn is_undone(kept: &Kept, executed: Option<(u64, Generation)>) -> bool {
+    kept.stage == Stage::Waiting
+        && executed.is_some_and(|(through, told)| kept.txn > through && kept.asked < told)
 }
 
 /// Takes from an operation what it was to do to contents. It stays as many operations of the program.
