@@ -7,11 +7,11 @@ use std::sync::{Arc, Weak};
 use holdfast_base::ByteRange;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
-    AccessLists, AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created,
-    CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult,
-    FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode,
-    Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek,
-    SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
+    AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
+    CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError,
+    FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind,
+    LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed,
+    RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -219,6 +219,10 @@ impl Backend for LocalBackend {
 
     fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()> {
         self.do_region(cx, file, (offset, bytes), what)
+    }
+
+    fn advise(&self, cx: &Cx<'_>, file: File<'_>, range: ByteRange, what: Advice) -> FsResult<Advised> {
+        self.do_advise(cx, file, range, what)
     }
 
     fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {

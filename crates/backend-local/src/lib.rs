@@ -3,6 +3,7 @@
 //!
 //! `unsafe` stands in `sys` and `sys_notify` alone.
 
+mod advice;
 mod appends;
 mod attributes;
 mod backend;

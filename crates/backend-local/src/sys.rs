@@ -299,9 +299,23 @@ pub(crate) fn coarse_time() -> libc::timespec {
     now
 }
 
-/// How many pages of a stretch of a file are in memory, or on their way there. `None` before Linux 6.5, and where the
-/// caller may not know.
-pub(crate) fn cached_pages(file: impl AsFd, offset: u64, bytes: u64) -> Option<u64> {
+/// Pages of a stretch of a file in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedPages {
+    /// All, and those on their way there.
+    pub(crate) all: u64,
+    /// Changed, or on their way to the disk.
+    unwritten: u64,
+}
+
+impl CachedPages {
+    pub(crate) const fn is_unwritten(self) -> bool {
+        self.unwritten > 0
+    }
+}
+
+/// What of a stretch of a file is in memory; 0 bytes reach to its end. `None` before Linux 6.5, and where the caller may not know.
+pub(crate) fn cached(file: impl AsFd, offset: u64, bytes: u64) -> Option<CachedPages> {
     #[repr(C)]
     struct Range {
         offset: u64,
@@ -324,7 +338,12 @@ pub(crate) fn cached_pages(file: impl AsFd, offset: u64, bytes: u64) -> Option<u
         libc::syscall(SYS_CACHESTAT, file.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0 as c_uint)
     })
     .ok()?;
-    Some(stat.cached)
+    Some(CachedPages { all: stat.cached, unwritten: stat.dirty + stat.written_back })
+}
+
+/// How many pages of a stretch of a file are in memory: see [`cached`].
+pub(crate) fn cached_pages(file: impl AsFd, offset: u64, bytes: u64) -> Option<u64> {
+    cached(file, offset, bytes).map(|there| there.all)
 }
 
 const FS_IOC_GETFSUUID: libc::Ioctl = 0x8011_1500_u32 as libc::Ioctl;

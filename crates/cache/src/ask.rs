@@ -115,8 +115,8 @@ pub enum Question {
     List { dir: Handle, cookie: u64, verifier: u64, bytes_max: u32, want: CapSet, want_dir: CapSet },
     /// Capabilities on objects; what cannot be had at once is not granted. Answer: `Acquired`.
     Acquire { items: Vec<(Handle, CapSet)> },
-    /// Data. Answer: `Read`.
-    Read { object: Handle, open: Option<OpenToken>, offset: u64, length: u32 },
+    /// Data; with `from_disk` the server does not keep it in memory. Answer: `Read`.
+    Read { object: Handle, open: Option<OpenToken>, offset: u64, length: u32, from_disk: bool },
     /// A link's text. Answer: `Text`.
     ReadLink { object: Handle },
     /// An open that the server knows of. Answer: `Opened`.
@@ -155,7 +155,7 @@ pub enum Question {
     },
     /// Attributes changed. Answer: `Attrs`.
     SetAttr { object: Handle, open: Option<OpenToken>, changes: Changes, want: CapSet },
-    /// Data written; `stable` means on disk before the answer. Answer: `Written`.
+    /// Data written; `stable` means on disk before the answer, and not kept in the server's memory. Answer: `Written`.
     Write { object: Handle, open: Option<OpenToken>, offset: u64, data: Bytes, stable: bool },
     /// Data written where the file ends when the server does it. Answer: `Appended`.
     Append { object: Handle, open: Option<OpenToken>, data: Bytes },

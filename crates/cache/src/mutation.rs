@@ -191,6 +191,8 @@ pub struct WriteOut {
     pub data: Bytes,
     /// It may have been written under a lock: where one of the file's was lost, it is not to be done.
     pub is_bound: bool,
+    /// It is to be on disk before the answer, and not kept in the server's memory.
+    pub to_disk: bool,
 }
 
 /// A COMMIT to be sent.

@@ -186,6 +186,8 @@ pub(crate) struct FileData {
     /// Who has it open to be written may write by that alone: what is written goes by WRITE, which names the open, and not in a
     /// batch, which the server judges by what the file is then.
     pub(crate) needs_open: bool,
+    /// Of this much, not sent yet, somebody waits until it is on the server's disk (`O_DIRECT`, end to end): it goes by WRITE.
+    pub(crate) to_disk: Option<(u64, u64)>,
     /// It is in the queue of files that grow old.
     pub(crate) is_aging: bool,
     /// The mutation not sent yet that carries its data.

@@ -144,6 +144,8 @@ pub struct Turn {
     pub(crate) forgets: Option<u64>,
     /// It reads what the server has, whatever is known here.
     pub(crate) passes_cache: bool,
+    /// What it reads or writes is to pass the server's memory as well.
+    pub(crate) goes_to_disk: bool,
     /// It has failed with this, when the kernel has forgotten what it may have changed.
     pub(crate) failed: Option<Errno>,
     /// What it was counted as.
@@ -191,6 +193,7 @@ impl Turn {
             adds_ours: false,
             forgets: None,
             passes_cache: false,
+            goes_to_disk: false,
             failed: None,
             counted: Counted::default(),
         }
@@ -243,6 +246,11 @@ impl Turn {
     /// Has a read ask the server, whatever is known here (`O_DIRECT`).
     pub const fn pass_cache(&mut self) {
         self.passes_cache = true;
+    }
+
+    /// Has the server spend no memory on what is read or written, which is on its disk when that is done (`O_DIRECT`, end to end).
+    pub const fn go_to_disk(&mut self) {
+        self.goes_to_disk = true;
     }
 
     /// Whether nothing covers what it has given to the kernel: that is to drop it, once it has it

@@ -82,6 +82,14 @@ impl Machine {
         }
     }
 
+    /// What is about to be taken over in `start..end` is not to be kept back, nor by the server.
+    pub(crate) fn keep_for_disk(&mut self, id: NodeId, (start, end): (u64, u64)) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            let (from, to) = node.data.to_disk.unwrap_or((start, end));
+            node.data.to_disk = Some((from.min(start), to.max(end)));
+        }
+    }
+
     /// Keeps what was written unstably, until it is committed.
     pub(crate) fn keep_unstable(
         &mut self,
@@ -240,9 +248,23 @@ impl Machine {
         let open = self.token_by(id, &caller);
         // What was written while the server was away is compared before it goes out.
         let is_bound = self.journal.is_none();
+        let to_disk = self.is_for_disk(id, (piece.offset, piece.end()));
         let (offset, data) = (piece.offset, piece.data);
-        let out = WriteOut { id: write, object: handle, open, caller, offset, data, is_bound };
+        let out = WriteOut { id: write, object: handle, open, caller, offset, data, is_bound, to_disk };
         (Some(out), more)
+    }
+
+    /// Whether data is to be on disk before its WRITE is answered.
+    fn is_for_disk(&self, id: NodeId, (start, end): (u64, u64)) -> bool {
+        let wanted = self.nodes.get(&id).and_then(|node| node.data.to_disk);
+        wanted.is_some_and(|(from, to)| start < to && from < end) && self.may_be_stable(id)
+    }
+
+    /// Whether what is written now may be on disk at once. Not before what has made and filled the file is there: that could come
+    /// again, and nobody keeps what is on disk. It is committed then, which waits for that.
+    pub(crate) fn may_be_stable(&self, id: NodeId) -> bool {
+        let is_filled = self.nodes.get(&id).is_none_or(|node| node.data.filled_by <= self.stream.stable());
+        is_filled && !self.stream.has_made(id)
     }
 
     /// A WRITE gives a file the time of the server's clock: behind whatever was sent by now, for all anybody knows.
@@ -312,8 +334,11 @@ impl Machine {
             if !std::mem::replace(&mut node.data.in_bulk, true) {
                 self.flush.bulk.push_back(id);
             }
-        } else if node.data.in_flight.is_empty() && node.data.mtime_owed {
-            self.pay_mtime(id, now);
+        } else if node.data.in_flight.is_empty() {
+            node.data.to_disk = None;
+            if node.data.mtime_owed {
+                self.pay_mtime(id, now);
+            }
         }
     }
 
@@ -511,6 +536,7 @@ impl Machine {
 pub(crate) fn is_small(data: &FileData) -> bool {
     !data.is_locked
         && !data.needs_open
+        && data.to_disk.is_none()
         && data.in_flight.is_empty()
         && data.extents.weights().unsent <= SMALL_FILE_BYTES
         && data.extents.len() <= SMALL_FILE_PIECES_MAX

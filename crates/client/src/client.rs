@@ -89,6 +89,8 @@ pub(crate) struct Facts {
     pub(crate) has_delegated_times: bool,
     /// An open may come as a delegation alone (RFC 9754).
     pub(crate) has_open_xor: bool,
+    /// It does not know IO_ADVISE, as it said when it was asked for it.
+    pub(crate) takes_no_advice: bool,
 }
 
 impl Default for Facts {
@@ -101,6 +103,7 @@ impl Default for Facts {
             exclusive: Bitmap4::EMPTY,
             has_delegated_times: false,
             has_open_xor: false,
+            takes_no_advice: false,
         }
     }
 }

@@ -139,7 +139,8 @@ fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
     let options = for_kernel(&request.options, root_name);
     // By its capabilities a server tells of access lists; without them the kernel goes by the mode, and the server by what it has.
     let has_lists = caps.is_some();
-    let files = Arc::new(Translation::new(volume.clone(), (request.options.passes_through, has_lists)));
+    let wants = (request.options.passes_through, request.options.direct_ends);
+    let files = Arc::new(Translation::new(volume.clone(), wants, has_lists));
     let mut config = Config::default();
     // Whether the umask counts is for the directory's access list to say.
     config.flags |= InitFlags::DONT_MASK;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdfast_volume::SameHost;
+use holdfast_volume::{SameHost, There};
 
 use crate::source::ServerName;
 
@@ -65,6 +65,8 @@ pub struct MountOptions {
     pub cache: CacheMode,
     /// `nolocal` and `local=`: whether a server on this host is used by its descriptors.
     pub same_host: SameHost,
+    /// `direct=`: where an application's `O_DIRECT` ends.
+    pub direct_ends: There,
     /// `passthrough`: the kernel reads and writes a server's files on this host by itself.
     pub passes_through: bool,
     /// `offline` and `offline=FILE`.
@@ -119,6 +121,7 @@ impl Default for MountOptions {
             connections: 1,
             cache: CacheMode::All,
             same_host: SameHost::AsTold,
+            direct_ends: There::Server,
             passes_through: false,
             offline: Offline::No,
             offline_mib: None,
@@ -225,6 +228,11 @@ impl MountOptions {
             ("cache", Some(other)) => {
                 return Err(format!("cache={other}: write cache=all, cache=delegations or cache=none"));
             }
+            ("direct", Some("server")) => self.direct_ends = There::Server,
+            ("direct", Some("disk")) => self.direct_ends = There::Disk,
+            ("direct", Some(other)) => {
+                return Err(format!("direct={other}: write direct=server or direct=disk"));
+            }
             ("server", Some(server)) => self.more_servers.push(server.parse()?),
             ("referrals", None) => self.goes_where_told = true,
             ("noreferrals", None) => self.goes_where_told = false,
@@ -307,6 +315,14 @@ mod tests {
     fn what_fstab_has_for_others_is_passed_over() {
         let options = parsed("defaults,_netdev,noauto,nofail,x-systemd.automount,users,default_permissions");
         assert_eq!(options, MountOptions::default());
+    }
+
+    #[test]
+    fn o_direct_ends_with_the_server_or_at_its_disk() {
+        assert_eq!(parsed("").direct_ends, There::Server);
+        assert_eq!(parsed("direct=disk").direct_ends, There::Disk);
+        assert_eq!(parsed("direct=disk,direct=server").direct_ends, There::Server);
+        assert_eq!(refused("direct=yes"), "direct=yes: write direct=server or direct=disk");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::ByteRange;
 use holdfast_base::limits::{COMPOUND_OPS_MAX, RECORD_BYTES_MAX};
 use holdfast_export::{Export, Object};
 use holdfast_ledger::Undertaking;
@@ -13,7 +14,9 @@ use holdfast_vfs::{Backend, Caller, FileSpan, FsResult, Touched};
 use holdfast_wire::nfs4::{CompoundArgsHeader, NFS4_PROGRAM, NfsStat4, OpNum4};
 use holdfast_xdr::{Decode, Encode, Mark, Reader, Writer};
 
+use crate::cx::At;
 use crate::desc::Minor;
+use crate::io::IoFile;
 use crate::service::Service;
 use crate::slot::{SlotUse, digest};
 use crate::stand_in::StandIns;
@@ -82,6 +85,8 @@ pub(crate) struct Compound {
     pub(crate) stand_ins: StandIns,
     /// Places of the reply for the write verifiers of backends, once all is forced.
     pub(crate) verifiers: Vec<([Mark; 2], Arc<dyn Backend>)>,
+    /// What memory is to be freed of then.
+    pub(crate) dropped: Vec<(At, IoFile, ByteRange)>,
     /// A stretch of a file that belongs at this place of the reply.
     pub(crate) file: Option<(usize, FileSpan)>,
 }
@@ -149,6 +154,7 @@ impl Compound {
             first_touch: None,
             stand_ins: StandIns::default(),
             verifiers: Vec::new(),
+            dropped: Vec::new(),
             file: None,
         })
     }

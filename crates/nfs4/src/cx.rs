@@ -27,6 +27,8 @@ pub(crate) struct Cx<'c> {
     pub(crate) reply: &'c mut Writer,
     pub(crate) compound: &'c mut Compound,
     pub(crate) mode: Mode,
+    /// Of what reads data: the number of the operation after it.
+    pub(crate) next: Option<u32>,
 }
 
 /// An object of an export, with everything a call of its backend needs.
@@ -417,10 +419,12 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether READ's data may follow as a stretch of a file: once a compound, and not into a reply that is kept.
+    /// Whether READ's data may follow as a stretch of a file: once a compound, and not into a reply that is kept. Nor where advice
+    /// follows that memory is to be freed of it: the stretch is read when it is sent, and so would be there again.
     #[must_use]
     pub(crate) fn may_send_file(&self) -> bool {
-        self.compound.file.is_none() && !self.compound.is_reply_kept()
+        let is_advised = self.next == Some(OpNum4::IoAdvise as u32);
+        self.compound.file.is_none() && !self.compound.is_reply_kept() && !is_advised
     }
 
     /// Puts a stretch of a file at this place of the reply: what follows the length of the data. The operation

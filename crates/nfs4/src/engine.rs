@@ -157,7 +157,7 @@ impl Compound {
         let observer = self.service.config.observer.as_ref();
         let started = observer.and_then(|observer| observer.begins(mode != Mode::Inline));
         let args_bytes = before.rest().len();
-        let result = (row.run)(args, &mut Cx { reply, compound: self, mode });
+        let result = (row.run)(args, &mut Cx { reply, compound: self, mode, next: None });
         let failed = match result {
             Ok(()) => match self.end_well(&row.desc, reply) {
                 Ok(()) => None,

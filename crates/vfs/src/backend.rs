@@ -24,8 +24,8 @@ use crate::lists::{ACCESS_LIST, AccessLists, DEFAULT_LIST};
 use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{
-    Appended, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
-    Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written, XattrMode,
+    Advice, Advised, Appended, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node,
+    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
@@ -390,6 +390,16 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::NotSupported`], [`FsError::NoSpace`], [`FsError::Quota`], [`FsError::TooBig`].
     fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()>;
+
+    /// Hears what somebody who may read a file, or write it, is about to do with a range of it. Nothing of that is seen but by its
+    /// speed. Waits when it is followed; never for a disk to take what was written.
+    ///
+    /// # Errors
+    /// [`FsError::Access`], [`FsError::IsDir`], [`FsError::WrongKind`].
+    fn advise(&self, cx: &Cx<'_>, file: File<'_>, range: ByteRange, what: Advice) -> FsResult<Advised> {
+        let _ = (cx, file, range, what);
+        Ok(Advised::NotFollowed)
+    }
 
     /// Copies within the backend, sharing blocks where it can; returns bytes copied, perhaps fewer than asked.
     /// Waits: never call it inline.

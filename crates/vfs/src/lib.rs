@@ -36,9 +36,9 @@ pub use making::{CreateHow, NewNode};
 pub use mem::{MemBackend, MemOptions, Picture};
 pub use name::Name;
 pub use open::{
-    Appended, CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy,
-    Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written,
-    XattrMode,
+    Advice, Advised, Appended, CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject,
+    LockKind, LockedBy, Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare,
+    Stability, Written, XattrMode,
 };
 pub use page::{Grounds, Mark, Page, PageKey};
 pub use pledge::{HeldPledge, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};

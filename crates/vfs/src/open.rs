@@ -198,6 +198,26 @@ pub enum Region {
     Zero,
 }
 
+/// What somebody is about to do with a range of a file, for [`crate::Backend::advise`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// To read it soon: it is to be brought into memory (IO_ADVISE4_WILLNEED, RFC 7862 section 15.5).
+    WillNeed,
+    /// Nothing more: memory is not to be spent on it (IO_ADVISE4_DONTNEED).
+    DontNeed,
+}
+
+/// What becomes of an [`Advice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advised {
+    /// It is not followed.
+    NotFollowed,
+    /// It is.
+    Followed,
+    /// It is to be given again, and is followed then, once the file's data was committed: some of it is in memory alone.
+    OnceCommitted,
+}
+
 /// From where to where, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySpan {

@@ -33,7 +33,7 @@ pub use invalidator::Invalidate;
 pub use locks::{LockClass, LockConflict, LockOwner, LockRequest, LockWanted, LossSignal};
 pub use nfs::{Delegations, NfsServer};
 pub use offline::{AwaySignal, Journal, JournalError, Kept, Standing};
-pub use operations::{At, Data};
+pub use operations::{At, Data, There};
 pub use running::Waiting;
 pub use same_host::{SameHost, SameHostStats};
 pub use server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use holdfast_cache::{
     AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Forget, Kind, Lookup,
-    Name, NodeId, OpenFlags, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, WriteTo, XattrMode,
+    Name, NodeId, OpenFlags, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, Turn, WriteTo,
+    XattrMode,
 };
 
 use crate::running::{Plain, Waiting};
@@ -17,6 +18,24 @@ pub type At<'a> = (NodeId, &'a [u8]);
 
 /// Where something is written: at this place, or at the end, which whoever writes believes to be there.
 pub(crate) type Place = (u64, WriteTo);
+
+/// Where an application's `O_DIRECT` ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum There {
+    /// With the server, which has it in its memory.
+    #[default]
+    Server,
+    /// With its disk: the server's memory has none of it afterwards.
+    Disk,
+}
+
+impl There {
+    const fn tell(self, turn: &mut Turn) {
+        if matches!(self, Self::Disk) {
+            turn.go_to_disk();
+        }
+    }
+}
 
 /// What was read.
 #[derive(Debug)]
@@ -189,11 +208,18 @@ impl Volume {
         Ok(Data { pieces, is_uncovered })
     }
 
-    /// Reads what the server has, whatever is known here (`O_DIRECT`).
-    pub fn read_there(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Data> {
+    /// Reads what the server has, whatever is known here (`O_DIRECT`), or what its disk has.
+    pub fn read_there(
+        &self,
+        who: &dyn Waiting,
+        fh: Fh,
+        (offset, length): (u64, u32),
+        there: There,
+    ) -> Result<Data> {
         self.unless_lost(fh)?;
         let pieces = self.run_by(who, fh, |machine, turn, now| {
             turn.pass_cache();
+            there.tell(turn);
             machine.read(turn, fh, offset, length, now)
         })?;
         Ok(Data { pieces, is_uncovered: false })
@@ -207,19 +233,39 @@ impl Volume {
     }
 
     /// Writes; to the end where that is said, however it was opened.
-    pub fn write(&self, who: &dyn Waiting, fh: Fh, (offset, to): Place, data: &Bytes) -> Result<u32> {
+    pub fn write(&self, who: &dyn Waiting, fh: Fh, place: Place, data: &Bytes) -> Result<u32> {
+        self.write_towards(who, fh, place, (data, There::Server))
+    }
+
+    /// Writes, and waits until the server has it (`O_DIRECT`), or its disk.
+    pub fn write_there(
+        &self,
+        who: &dyn Waiting,
+        fh: Fh,
+        place: Place,
+        (data, there): (&Bytes, There),
+    ) -> Result<u32> {
+        let written = self.write_towards(who, fh, place, (data, there))?;
+        self.run_by(who, fh, |machine, turn, now| {
+            there.tell(turn);
+            machine.written_by(turn, fh, now)
+        })?;
+        Ok(written)
+    }
+
+    fn write_towards(
+        &self,
+        who: &dyn Waiting,
+        fh: Fh,
+        (offset, to): Place,
+        (data, there): (&Bytes, There),
+    ) -> Result<u32> {
         self.unless_lost(fh)?;
         self.change_by(who, fh, |machine, turn, now| {
             turn.writes_to(to);
+            there.tell(turn);
             machine.write(turn, fh, offset, data, now)
         })
-    }
-
-    /// Writes, and waits until the server has it (`O_DIRECT`).
-    pub fn write_there(&self, who: &dyn Waiting, fh: Fh, place: Place, data: &Bytes) -> Result<u32> {
-        let written = self.write(who, fh, place, data)?;
-        self.run_by(who, fh, |machine, turn, now| machine.written_by(turn, fh, now))?;
-        Ok(written)
     }
 
     /// Reserves, frees or zeroes.

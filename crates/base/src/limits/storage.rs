@@ -15,6 +15,10 @@ pub const MEM_LINKS_MAX: u32 = 65_000;
 /// Bytes of the largest file of the in-memory backend (Linux's `loff_t`); its blocks are bounded apart.
 pub const MEM_FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
+/// Bytes of a file that one IO_ADVISE brings into memory: as much as a disk gives in a fraction of a second. A range may be the
+/// whole of a file that is larger than memory.
+pub const WILL_NEED_BYTES_MAX: u64 = 64 << 20;
+
 /// Bytes that the in-memory backend copies in one call: it holds its one lock meanwhile.
 pub const MEM_COPY_BYTES_MAX: u64 = 16 << 20;
 

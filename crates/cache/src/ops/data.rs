@@ -119,7 +119,8 @@ impl Machine {
                     let length = length.min(u64::from(self.settings.io_bytes)) as u32;
                     let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
                     turn.read_at = self.generation;
-                    return self.ask(turn, Question::Read { object, open, offset: from, length });
+                    return self
+                        .ask(turn, Question::Read { object, open, offset: from, length, from_disk: false });
                 };
                 at += part.len() as u64;
                 parts.push(part);
@@ -166,7 +167,8 @@ impl Machine {
         self.told_server(turn, id, CapSet::FILE_S, now)?;
         let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
         let rest = (u64::from(length) - done).min(u64::from(self.settings.io_bytes)) as u32;
-        self.ask(turn, Question::Read { object, open, offset: offset + done, length: rest })
+        let (offset, from_disk) = (offset + done, turn.goes_to_disk);
+        self.ask(turn, Question::Read { object, open, offset, length: rest, from_disk })
     }
 
     /// Writes; returns how many bytes were taken, all of them unless the server took less. With an open to append, at
@@ -205,6 +207,9 @@ impl Machine {
             return Ok(count);
         }
         self.note_lent(turn, id, now);
+        if turn.goes_to_disk {
+            self.file_is_stable(turn, id)?;
+        }
         let node = self.node(id)?;
         if self.settings.write_back && node.may_change(CapSet::FILE_X) && node.hidden.is_none() {
             let at = if append { node.attrs.size } else { offset };
@@ -242,8 +247,8 @@ impl Machine {
             self.invalidate(Forget::Data(id));
         }
         let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, true));
-        let question = Question::Write { object, open, offset: at, data: data.slice(..most), stable: false };
-        self.ask(turn, question)
+        let (data, stable) = (data.slice(..most), turn.goes_to_disk && self.may_be_stable(id));
+        self.ask(turn, Question::Write { object, open, offset: at, data, stable })
     }
 
     /// Waits until there is not too much that the server may lose.
@@ -271,6 +276,9 @@ impl Machine {
             return self.wait(Wait::Room);
         }
         self.keep_whole(id);
+        if turn.goes_to_disk {
+            self.keep_for_disk(id, (at, end));
+        }
         let allocated = allocated_after(self.node(id)?, at, end);
         self.keep_dirty(id, at, data, &turn.caller, now);
         let node = self.node_mut(id)?;
@@ -351,6 +359,12 @@ impl Machine {
     fn try_written_by(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Outcome<()> {
         let id = self.opens.get(&fh).ok_or(Errno::EBADF)?.node;
         self.settled(turn, id, now)?;
+        if turn.goes_to_disk {
+            // What was appended where the server knew, or kept here before, may be in its memory alone.
+            let begun = *turn.begun.get_or_insert(self.generation);
+            self.on_disk(&[id], begun)?;
+            self.file_is_stable(turn, id)?;
+        }
         self.tell_losses(id, Some(fh))
     }
 }

@@ -68,7 +68,7 @@ impl Machine {
     }
 
     /// Waits until WRITEs that were done before are committed; of all these files together.
-    fn on_disk(&mut self, ids: &[NodeId], begun: Generation) -> Outcome<()> {
+    pub(super) fn on_disk(&mut self, ids: &[NodeId], begun: Generation) -> Outcome<()> {
         let (mut waits, mut due) = (false, FxHashSet::default());
         for id in ids {
             let data = &self.node(*id)?.data;
@@ -94,6 +94,16 @@ impl Machine {
         let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
         let filled = self.node(id)?.data.filled_by;
         self.stable(filled.min(begun))
+    }
+
+    /// The same, and of what has made it.
+    pub(super) fn file_is_stable(&mut self, turn: &Turn, id: NodeId) -> Outcome<()> {
+        self.handle(turn, id)?;
+        if self.stream.has_made(id) {
+            let executed = self.stream.executed();
+            self.stable(executed)?;
+        }
+        self.fill_is_stable(turn, id)
     }
 
     /// The same of names, before the server changes them by itself: a batch that came again would find free what it had made and

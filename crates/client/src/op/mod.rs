@@ -1,6 +1,7 @@
 //! The operations, by family.
 
 mod data;
+mod direct;
 mod directory;
 mod lock;
 mod names;

@@ -38,6 +38,10 @@ pub(crate) struct Stateful {
     pub(crate) holds_lock: Option<usize>,
     /// Statuses of the next OFFLOAD_STATUSes of COPYs, which go on.
     pub(crate) offloads: VecDeque<NfsStat4>,
+    /// Statuses of the next IO_ADVISEs.
+    pub(crate) advice: VecDeque<NfsStat4>,
+    /// What was advised: hints, where, and of how many bytes.
+    pub(crate) advised: Vec<(Bitmap4, u64, u64)>,
 }
 
 /// What was asked of a lock; its first byte.
@@ -124,6 +128,15 @@ impl Shared {
                 let requirements = CopyRequirements4 { consecutive: true, synchronous: false };
                 Copy4Ok { response, requirements }.encode(w);
                 NfsStat4::Ok
+            }
+            ArgOp::Read(_) => {
+                Read4Ok { eof: true, data: b"data" }.encode(w);
+                NfsStat4::Ok
+            }
+            ArgOp::IoAdvise(args) => {
+                own.advised.push((args.hints, args.offset.0, args.count.0));
+                IoAdvise4Ok { hints: args.hints }.encode(w);
+                next(&mut own.advice)
             }
             ArgOp::OffloadStatus(_) => {
                 OffloadStatus4Ok { count: Length(1), complete: Some(NfsStat4::Ok) }.encode(w);

@@ -2,6 +2,7 @@ mod answers;
 mod basics;
 mod cost;
 mod delegations;
+mod direct;
 mod ganesha;
 mod lockers;
 mod locks;

@@ -37,6 +37,7 @@ Options, separated by commas:
   local, nolocal               read and write files of a server on this host directly, or not [default: local]
   local=DIR                    the same, where the server's directory of sockets lies elsewhere, as in a container
   passthrough                  have the kernel do that by itself, without the daemon (root)
+  direct=server, direct=disk   where O_DIRECT ends: with the server, or on its disk with none of it left in its memory [default: server]
   cache=none, noac             ask the server everything, and change nothing later than told
   cache=delegations            of a Holdfast server use NFSv4 delegations only, as of any other
   sec=sys, proto=tcp           the only ones there are

@@ -10,6 +10,7 @@ mod apart;
 mod crossed;
 mod delegated;
 mod demo;
+mod direct;
 mod everyday;
 mod failing;
 mod failover;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         crossed::trials(),
         delegated::trials(),
         demo::trials(),
+        direct::trials(),
         everyday::trials(),
         failing::trials(),
         failover::trials(),

@@ -1,5 +1,6 @@
 //! Mounts that share a host with their server read and write by its descriptors, and nobody sees a difference.
 
+use crate::direct::PAGES;
 use crate::fixture::{LET_GO, run_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::server::{ServerBuilder, Target};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("same_host::what_is_read_and_written_is_the_same_as_over_the_network", same_bytes),
+        Trial::new("same_host::what_ends_at_the_disk_is_not_in_memory", to_the_disk),
         Trial::new("same_host::each_side_can_switch_it_off", switched_off),
         Trial::new("same_host::what_another_mount_writes_is_seen_at_once", || taking_turns(TURNS)),
         Trial::new("same_host::what_a_local_process_writes_is_seen", || taking_turns(LOCAL)),
@@ -132,6 +134,40 @@ fn same_bytes() -> Result<()> {
     ensure!(over_network == (0, 0), "without: {over_network:?}");
     near.check_alive()?;
     near.unmount(&[])
+}
+
+const TO_THE_DISK: &str = "
+import mmap, sys, time
+path, below = sys.argv[1:]
+MIB = 1 << 20
+fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o644)
+buffer, back = mmap.mmap(-1, MIB), mmap.mmap(-1, MIB)
+def write():
+    buffer[:] = os.urandom(MIB)
+    assert os.pwrite(fd, buffer, 0) == MIB
+for _ in range(20):
+    write()
+    time.sleep(0.02)
+after_writes = pages(below)
+for _ in range(20):
+    back[:] = bytes(MIB)
+    assert os.preadv(fd, [back], 0) == MIB and back[:] == buffer[:]
+    time.sleep(0.02)
+print(after_writes, pages(below))
+";
+
+fn to_the_disk() -> Result<()> {
+    let here = Here::new()?;
+    let mount = here.mount("direct=disk")?;
+    // Whoever looks below has the server take its descriptors back: so not before the end.
+    let script = format!("{PAGES}\n{TO_THE_DISK}");
+    let (path, below) = (mount.path().join("f"), here.share().join("f"));
+    let pages =
+        python(&script, &[&path.to_string_lossy(), &below.to_string_lossy()]).with_context(|| mount.log())?;
+    ensure!(pages.trim() == "0 0", "pages in memory: {pages}");
+    let (reads, writes) = counts(&mount)?;
+    ensure!(reads > 0 && writes > 0, "{reads} reads and {writes} writes by descriptors");
+    Ok(())
 }
 
 fn switched_off() -> Result<()> {

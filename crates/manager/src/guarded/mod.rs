@@ -18,11 +18,11 @@ use holdfast_base::{ByteRange, FileKey};
 use holdfast_state::{Deed, EntryKinds};
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
-    AccessLists, AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created,
-    CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage,
-    Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node,
-    OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs,
-    Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
+    AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
+    CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits,
+    FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name,
+    NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights,
+    Seek, SetAttrs, Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -457,6 +457,11 @@ impl Backend for Guarded {
     fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()> {
         let deeds = [(file.handle().key(), Deed::WriteData)];
         self.change(cx, &deeds, || self.inner.region(cx, file, offset, bytes, what))
+    }
+
+    /// It neither shows nor changes anything that could be promised.
+    fn advise(&self, cx: &Cx<'_>, file: File<'_>, range: ByteRange, what: Advice) -> FsResult<Advised> {
+        self.inner.advise(cx, file, range, what)
     }
 
     fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {

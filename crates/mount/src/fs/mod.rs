@@ -19,7 +19,7 @@ use holdfast_fuse::{
     StatxReply, SyncWhat, Write, XattrMode,
 };
 use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, ReadInto, RenameMode, SeekKind, WriteTo};
-use holdfast_volume::{Cancel, Volume, Waiting};
+use holdfast_volume::{Cancel, There, Volume, Waiting};
 use rustix::io::Errno;
 
 use call::{Call, Ends};
@@ -39,6 +39,8 @@ pub(crate) struct Translation {
     passing: Passing,
     /// The kernel judges by access lists.
     has_lists: bool,
+    /// Where `O_DIRECT` ends.
+    direct_ends: There,
     held: Arc<Held>,
     unlocking: Arc<Unlocking>,
     closes: Closes,
@@ -69,12 +71,13 @@ fn at<'a>(name: NameIn<'a>) -> (cache::NodeId, &'a [u8]) {
 }
 
 impl Translation {
-    pub(crate) fn new(volume: Volume, (passes_through, has_lists): (bool, bool)) -> Self {
+    pub(crate) fn new(volume: Volume, (passes_through, direct_ends): (bool, There), has_lists: bool) -> Self {
         Self {
             unlocking: Unlocking::new(volume.clone()),
             volume,
             passing: Passing::new(passes_through),
             has_lists,
+            direct_ends,
             held: Arc::default(),
             closes: Closes::default(),
         }
@@ -120,7 +123,7 @@ impl Translation {
         let appends = write.flags.contains(OpenFlags::APPEND) && !write.is_write_back;
         let place = (write.offset, if appends { WriteTo::End } else { WriteTo::Place });
         let written = if write.flags.contains(OpenFlags::DIRECT) && self.volume.has_server() {
-            self.volume.write_there(who, file, place, &data)
+            self.volume.write_there(who, file, place, (&data, self.direct_ends))
         } else {
             self.volume.write(who, file, place, &data)
         };
@@ -267,7 +270,7 @@ impl Filesystem for Translation {
         // The kernel names the owner of what is read into an application's memory, and nobody for its own pages.
         let into = if read.lock_owner.is_some() { ReadInto::Memory } else { ReadInto::Pages };
         let data = if is_direct && self.volume.has_server() {
-            self.volume.read_there(&call, file, read.offset, read.bytes)
+            self.volume.read_there(&call, file, (read.offset, read.bytes), self.direct_ends)
         } else {
             self.volume.read(&call, file, (read.offset, read.bytes), into)
         };

@@ -6,7 +6,7 @@ use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use crate::cx::Cx;
 use crate::desc::{Flags, OpDesc};
 use crate::error::{Failure, OpResult};
-use holdfast_wire::nfs4::NfsStat4;
+use holdfast_wire::nfs4::{NfsStat4, OpNum4};
 
 mod bind_conn;
 mod close;
@@ -77,6 +77,9 @@ pub(crate) use without_args;
 /// Decodes and runs an operation, and appends its result.
 pub(crate) fn execute<'a, O: Op + Decode<'a>>(args: &mut Reader<'a>, cx: &mut Cx<'_>) -> Result<(), Failure> {
     let op = O::decode(args).map_err(|_| NfsStat4::BadXdr)?;
+    if matches!(O::DESC.num, OpNum4::Read | OpNum4::ReadPlus) {
+        cx.next = args.clone().u32().ok();
+    }
     if O::DESC.flags.has(Flags::MODIFIES) {
         cx.expect_reply(op.reply_bytes_max())?;
     }

@@ -1,13 +1,13 @@
 //! Operations of 4.2 on a file's space: ALLOCATE (RFC 7862 section 15.1), DEALLOCATE (15.4), SEEK (15.11),
 //! IO_ADVISE (15.5).
 
-use holdfast_base::Offset;
+use holdfast_base::{ByteRange, Length, Offset};
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_state::Access;
-use holdfast_vfs::{AttrMask, FsError, Region, Seek};
+use holdfast_vfs::{Advice, Advised, AttrMask, FsError, Region, Seek, Touched};
 use holdfast_wire::nfs4::{
-    Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IoAdvise4Args, IoAdvise4Ok, NfsStat4, OpNum4,
-    Seek4Args, Seek4Ok, Stateid4,
+    Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IO_ADVISE4_DONTNEED, IO_ADVISE4_WILLNEED,
+    IoAdvise4Args, IoAdvise4Ok, NfsStat4, OpNum4, Seek4Args, Seek4Ok, Stateid4,
 };
 
 use super::Op;
@@ -80,11 +80,33 @@ impl Op for IoAdvise4Args {
     const DESC: OpDesc = OpDesc::new(OpNum4::IoAdvise, Flags::NEEDS_FH).reply(BITMAP_BYTES);
     type Ok = IoAdvise4Ok;
 
-    /// None of the hints is followed: the kernel's own read-ahead sees what is read, and the answer says so.
+    /// Hints that concern the range alone are followed, and the answer names them. How it will be read (SEQUENTIAL, RANDOM, NOREUSE)
+    /// is a property of a descriptor, and those are shared: one client would decide it for others; besides, the kernel's own
+    /// read-ahead sees what is read. Who may read the file may give them, or who may write it.
     fn run(self, cx: &mut Cx<'_>) -> OpResult<IoAdvise4Ok> {
         let at = cx.at(NfsStat4::IsDir)?;
         let stateid = cx.stateid(self.stateid)?;
-        io::file(cx, &at, stateid, Access::NONE)?;
-        Ok(IoAdvise4Ok { hints: Bitmap4::EMPTY })
+        let file = io::file(cx, &at, stateid, Access::READ);
+        let file = file.or_else(|_| io::file(cx, &at, stateid, Access::WRITE))?;
+        let (what, hint) = match [IO_ADVISE4_WILLNEED, IO_ADVISE4_DONTNEED].map(|n| self.hints.contains(n)) {
+            [true, false] => (Advice::WillNeed, IO_ADVISE4_WILLNEED),
+            [false, true] => (Advice::DontNeed, IO_ADVISE4_DONTNEED),
+            // Neither, or both, which contradict each other.
+            _ => return Ok(IoAdvise4Ok { hints: Bitmap4::EMPTY }),
+        };
+        let range = range_of(self.offset, self.count);
+        let advised = at.backend().advise(&at.cx(), file.of(&at.handle), range, what)?;
+        if advised == Advised::OnceCommitted {
+            cx.commit_before_reply(&at, Touched { handle: at.handle, data: true });
+            cx.compound.dropped.push((at, file, range));
+        }
+        let hints = if advised == Advised::NotFollowed { Bitmap4::EMPTY } else { Bitmap4::EMPTY.with(hint) };
+        Ok(IoAdvise4Ok { hints })
     }
+}
+
+/// A count of 0 reaches to the end of the file (RFC 7862 section 15.5.3), as does what no file can have.
+fn range_of(offset: Offset, count: Length) -> ByteRange {
+    let last = count.0.checked_sub(1).and_then(|more| offset.0.checked_add(more));
+    ByteRange::from_bounds(offset.0, last.unwrap_or(u64::MAX)).unwrap_or(ByteRange::ALL)
 }

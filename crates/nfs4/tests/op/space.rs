@@ -1,7 +1,8 @@
-use holdfast_base::{Length, Offset};
+use holdfast_base::{ByteRange, Length, Offset};
+use holdfast_vfs::Advice;
 use holdfast_wire::nfs4::*;
 
-use crate::client::{Reply, Session, open_create, open_existing};
+use crate::client::{Reply, Session, open_create, open_existing, user};
 use crate::scene::{file, make, on, on_root, on_v40};
 use crate::world::World;
 
@@ -142,16 +143,97 @@ fn seek_tells_that_no_data_is_left() {
     assert_eq!((ok.eof, ok.offset.0), (true, 16384));
 }
 
+fn commit() -> ArgOp<'static> {
+    ArgOp::Commit(Commit4Args { offset: Offset(0), count: 0 })
+}
+
+fn advise(stateid: Stateid4, (offset, count): (u64, u64), hints: &[u32]) -> ArgOp<'static> {
+    let hints = hints.iter().fold(Bitmap4::EMPTY, |all, hint| all.with(*hint));
+    ArgOp::IoAdvise(IoAdvise4Args { stateid, offset: Offset(offset), count: Length(count), hints })
+}
+
+fn range(first: u64, last: u64) -> ByteRange {
+    ByteRange::from_bounds(first, last).unwrap()
+}
+
 #[test]
-fn no_hint_is_promised_to_be_followed() {
+fn a_hint_about_a_range_is_followed_and_no_other_is() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 2);
     let stateid = file(&mut client, b"f", 0, b"x");
-    let hints = Bitmap4::from_bits(0b1010);
-    let advise =
-        |stateid| ArgOp::IoAdvise(IoAdvise4Args { stateid, offset: Offset(0), count: Length(0), hints });
-    let ok: IoAdvise4Ok = on(&mut client, &[b"f"], &[advise(stateid)]).ok(OpNum4::IoAdvise);
-    assert_eq!(ok.hints, Bitmap4::EMPTY);
+    on(&mut client, &[b"f"], &[commit()]).ok::<Commit4Ok>(OpNum4::Commit);
+    let need = IO_ADVISE4_WILLNEED;
+    let told = |client: &mut Session, place, hints: &[u32]| {
+        let ok: IoAdvise4Ok = on(client, &[b"f"], &[advise(stateid, place, hints)]).ok(OpNum4::IoAdvise);
+        ok.hints
+    };
+    assert_eq!(told(&mut client, (0, 0), &[need]), Bitmap4::EMPTY, "this backend does not follow it");
+    assert_eq!(world.fs.advised(), []);
+    assert_eq!(told(&mut client, (5, 10), &[IO_ADVISE4_SEQUENTIAL, need]), Bitmap4::EMPTY.with(need));
+    let drop = IO_ADVISE4_DONTNEED;
+    for (place, bounds) in [((7, 0), (7, u64::MAX)), ((9, u64::MAX), (9, u64::MAX)), ((0, 1), (0, 0))] {
+        assert_eq!(told(&mut client, place, &[drop]), Bitmap4::EMPTY.with(drop));
+        assert_eq!(world.fs.advised().pop(), Some((range(bounds.0, bounds.1), Advice::DontNeed)));
+    }
+    for hints in [&[IO_ADVISE4_SEQUENTIAL, IO_ADVISE4_RANDOM, IO_ADVISE4_NOREUSE][..], &[need, drop], &[]] {
+        assert_eq!(told(&mut client, (0, 0), hints), Bitmap4::EMPTY);
+    }
+    assert_eq!(world.fs.advised(), []);
+}
+
+#[test]
+fn memory_is_freed_of_what_was_written_once_it_is_on_disk() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 2);
+    let stateid = file(&mut client, b"f", 0, b"x");
+    world.fs.advised();
+    for stable in [StableHow4::DataSync, StableHow4::Unstable] {
+        let write = ArgOp::Write(Write4Args { stateid, offset: Offset(0), stable, data: b"data" });
+        let ops = [write, advise(stateid, (0, 4), &[IO_ADVISE4_DONTNEED])];
+        let mut reply = on(&mut client, &[b"f"], &ops);
+        reply.ok::<Write4Ok>(OpNum4::Write);
+        let ok: IoAdvise4Ok = reply.ok(OpNum4::IoAdvise);
+        assert_eq!(ok.hints, Bitmap4::EMPTY.with(IO_ADVISE4_DONTNEED));
+        assert_eq!(world.fs.advised(), [(range(0, 3), Advice::DontNeed)]);
+        assert!(!world.fs.uncommitted().iter().any(|touched| touched.data), "{stable:?}");
+    }
+}
+
+#[test]
+fn a_read_with_advice_behind_it_has_its_data() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 2);
+    let stateid = file(&mut client, b"f", 0, &[7; 40_000]);
+    on(&mut client, &[b"f"], &[commit()]).ok::<Commit4Ok>(OpNum4::Commit);
+    world.fs.give_spans(true);
+    world.fs.advised();
+    let read = || ArgOp::Read(Read4Args { stateid, offset: Offset(0), count: 40_000 });
+    let mut reply = on(&mut client, &[b"f"], &[read(), advise(stateid, (0, 40_000), &[IO_ADVISE4_DONTNEED])]);
+    assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read).data, [7; 40_000]);
+    reply.ok::<IoAdvise4Ok>(OpNum4::IoAdvise);
+    assert_eq!(world.fs.advised(), [(range(0, 39_999), Advice::DontNeed)]);
+    assert_eq!(on(&mut client, &[b"f"], &[read()]).ok::<Read4Ok<'_>>(OpNum4::Read).data, [7; 40_000]);
+}
+
+#[test]
+fn advice_is_of_those_who_may_read_a_file_or_write_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 2);
+    let stateid = file(&mut client, b"f", 0, b"x");
+    let drop = |stateid| advise(stateid, (0, 0), &[IO_ADVISE4_DONTNEED]);
+    for access in [OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE] {
+        let mut reply = on(&mut client, &[], &[ArgOp::Open(open_existing(b"f", b"one of them", access))]);
+        let stateid = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+        on(&mut client, &[b"f"], &[drop(stateid)]).ok::<IoAdvise4Ok>(OpNum4::IoAdvise);
+    }
+    on(&mut client, &[b"f"], &[drop(Stateid4::ANONYMOUS)]).ok::<IoAdvise4Ok>(OpNum4::IoAdvise);
     let bad = Stateid4 { other: [9; 12], ..stateid };
-    on(&mut client, &[b"f"], &[advise(bad)]).fails::<()>(OpNum4::IoAdvise, NfsStat4::BadStateid);
+    on(&mut client, &[b"f"], &[drop(bad)]).fails::<()>(OpNum4::IoAdvise, NfsStat4::BadStateid);
+    make(&mut client, b"d", CreateType4::Dir);
+    on(&mut client, &[b"d"], &[drop(Stateid4::ANONYMOUS)]).fails::<()>(OpNum4::IoAdvise, NfsStat4::IsDir);
+    // Whoever shows another's state id has no right by that.
+    client.peer.auth = user(4711);
+    for stateid in [stateid, Stateid4::ANONYMOUS] {
+        on(&mut client, &[b"f"], &[drop(stateid)]).fails::<()>(OpNum4::IoAdvise, NfsStat4::Access);
+    }
 }

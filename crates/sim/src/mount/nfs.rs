@@ -102,7 +102,7 @@ impl Mount {
 
     pub(super) async fn ask_by_nfs(self: &Rc<Self>, question: &Question) -> Result<Answer, Errno> {
         match question {
-            Question::Read { object, open, offset, length } => {
+            Question::Read { object, open, offset, length, .. } => {
                 let (data, eof) = self.read((object, *open), *offset, *length).await?;
                 Ok(Answer::Read { data, eof })
             }

@@ -24,8 +24,8 @@ use crate::listing::{DirEntry, DirListing, Flow, ListEnd};
 use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{
-    CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read, Region,
-    RemoveKind, RenameFlags, Seek, Spare, Written, XattrMode,
+    Advice, Advised, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode,
+    Read, Region, RemoveKind, RenameFlags, Seek, Spare, Written, XattrMode,
 };
 use crate::pledge::{HeldPledge, LocalListener, Pledge};
 
@@ -335,6 +335,19 @@ impl Backend for MemBackend {
         let state = self.enter(cx)?;
         let ino = file_ino(&state, cx, file, READ)?;
         state.get(ino)?.blocks()?.seek(offset, what)
+    }
+
+    fn advise(&self, cx: &Cx<'_>, file: File<'_>, range: ByteRange, what: Advice) -> FsResult<Advised> {
+        let mut state = self.enter(cx)?;
+        let ino = file_ino(&state, cx, file, READ).or_else(|_| file_ino(&state, cx, file, WRITE))?;
+        let is_dirty = state.get(ino)?.is_data_dirty;
+        // There is nothing but memory; a test may want to see what is asked.
+        let Some(advised) = &mut state.hooks.advised else { return Ok(Advised::NotFollowed) };
+        if is_dirty && what == Advice::DontNeed {
+            return Ok(Advised::OnceCommitted);
+        }
+        advised.push((range, what));
+        Ok(Advised::Followed)
     }
 
     fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()> {

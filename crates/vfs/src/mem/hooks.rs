@@ -8,7 +8,7 @@ use super::state::Lock;
 use crate::data::Touched;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
-use crate::open::LockKind;
+use crate::open::{Advice, LockKind};
 
 impl MemBackend {
     /// From now on every `n`-th call that may not wait answers [`FsError::WouldBlock`]; 0 switches it off.
@@ -43,6 +43,11 @@ impl MemBackend {
     /// Whether [`crate::Backend::read_span`] gives descriptors (of temporary files) rather than `None`.
     pub fn give_spans(&self, gives_spans: bool) {
         self.state().hooks.gives_spans = gives_spans;
+    }
+
+    /// What was advised and followed since this was last asked; from the first time on it is followed.
+    pub fn advised(&self) -> Vec<(ByteRange, Advice)> {
+        self.state().hooks.advised.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Bounds the bytes of one user's files.

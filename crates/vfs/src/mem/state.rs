@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::data::Touched;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
-use crate::open::LockKind;
+use crate::open::{Advice, LockKind};
 
 /// Where the backend takes the time from.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -107,6 +107,8 @@ pub(super) struct Hooks {
     pub(super) losses: u32,
     /// What was there before each call, while that is kept.
     pub(super) pictures: Option<Vec<Picture>>,
+    /// Advice that was followed, while it is.
+    pub(super) advised: Option<Vec<(ByteRange, Advice)>>,
 }
 
 /// The whole file system.

@@ -14,7 +14,7 @@ use holdfast_wire::caps::{
 
 use super::calling::{decode, put};
 use super::{Failure, Inner};
-use crate::same_host::{Lender, Neighbour, Refusal};
+use crate::same_host::{Lender, Neighbour, Put, Refusal};
 use crate::server::{Server as _, Undone, WriteDone};
 
 /// The write verifier as the machine is shown it: the server's, which a journal keeps, so that the next life knows by it whether the
@@ -100,13 +100,13 @@ impl Inner {
 
     /// A READ by a descriptor.
     pub(super) fn read_here(&self, ask: &Ask, cancel: &Cancel) -> Option<Answer> {
-        let Question::Read { object, offset, length, .. } = &ask.question else { return None };
+        let Question::Read { object, offset, length, from_disk, .. } = &ask.question else { return None };
         if self.nfs.has_lost_locks(object) {
             return None;
         }
         let asker = Asker { inner: self, cancel };
         let place = (object, &ask.caller);
-        let (data, eof) = self.neighbour()?.read(&asker, place, (*offset, *length))?;
+        let (data, eof) = self.neighbour()?.read(&asker, place, (*offset, *length, *from_disk))?;
         Some(Answer::Read { data, eof })
     }
 
@@ -139,9 +139,10 @@ impl Inner {
         if let Some(neighbour) = self.neighbour().filter(|_| !is_void) {
             let asker = Asker { inner: self, cancel };
             let place = (&write.object, &write.caller);
-            if neighbour.write(&asker, place, (write.offset, &write.data)) {
+            let what = (write.offset, &*write.data, write.to_disk);
+            if let Some(Put { is_stable: stable }) = neighbour.write(&asker, place, what) {
                 let count = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
-                return Ok(WriteDone { count, stable: false, verifier: self.verifier.lock().in_force() });
+                return Ok(WriteDone { count, stable, verifier: self.verifier.lock().in_force() });
             }
         }
         let done = self.nfs.write(write, cancel);

@@ -50,21 +50,37 @@ fn io<'a>(file: &'a holdfast_client::Handle, open: Option<&'a OpenFile>) -> Io<'
     Io { file, open, owner: Whose::Unknown }
 }
 
+/// What is to be on disk is its data; the times go there by themselves.
+const fn how_stable(to_disk: bool) -> StableHow4 {
+    if to_disk { StableHow4::DataSync } else { StableHow4::Unstable }
+}
+
 /// The server itself as the one that holds a file's data.
 struct Own<'a> {
     client: &'a Client,
     cx: Cx<'a>,
     io: Io<'a>,
+    /// It is not to keep in memory what is read.
+    from_disk: bool,
 }
 
 impl DataServer for Own<'_> {
     fn read(&self, offset: u64, length: u32) -> Result<(Bytes, bool), Error> {
-        let read = self.client.read(self.cx, self.io, offset, length.min(self.client.limits().max_read))?;
+        let length = length.min(self.client.limits().max_read);
+        let read = if self.from_disk {
+            self.client.read_from_disk(self.cx, self.io, offset, length)?
+        } else {
+            self.client.read(self.cx, self.io, offset, length)?
+        };
         Ok((read.data, read.eof))
     }
 
     fn write(&self, offset: u64, data: Bytes, how: StableHow4) -> Result<Put, Error> {
-        let written = self.client.write(self.cx, self.io, offset, data, how)?;
+        let written = if how == StableHow4::Unstable {
+            self.client.write(self.cx, self.io, offset, data, how)?
+        } else {
+            self.client.write_to_disk(self.cx, self.io, offset, data)?
+        };
         Ok(Put {
             count: written.count,
             is_stable: written.committed != StableHow4::Unstable,
@@ -101,18 +117,18 @@ impl NfsServer {
 
     /// Who holds the file's data. A layout will name others.
     fn copies<'a>(&'a self, io: Io<'a>, cx: Cx<'a>) -> [Own<'a>; 1] {
-        [Own { client: &self.client, cx, io }]
+        [Own { client: &self.client, cx, io, from_disk: false }]
     }
 
     pub(super) fn read(
         &self,
         object: &Handle,
         open: Option<OpenToken>,
-        (offset, length): (u64, u32),
+        (offset, length, from_disk): (u64, u32, bool),
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let (file, open) = (wire(object), self.opens.get(open));
-        let copies = self.copies(io(&file, open.as_ref()), cx);
+        let copies = self.copies(io(&file, open.as_ref()), cx).map(|own| Own { from_disk, ..own });
         let placement = Placement::new(&copies, 0);
         let (data, eof) = read_all(length, |done, left| placement.read(offset + done, left))?;
         Ok(Answer::Read { data, eof })
@@ -125,8 +141,7 @@ impl NfsServer {
         stable: bool,
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
-        let how = if stable { StableHow4::FileSync } else { StableHow4::Unstable };
-        let (done, attrs) = self.write_all(place, data, (how, Whose::Unknown), cx)?;
+        let (done, attrs) = self.write_all(place, data, (how_stable(stable), Whose::Unknown), cx)?;
         Ok(Answer::Written { count: done.count, stable: done.stable, verifier: done.verifier, attrs })
     }
 
@@ -147,7 +162,8 @@ impl NfsServer {
     pub(super) fn write_out(&self, write: &WriteOut, cx: Cx<'_>) -> Result<WriteDone, Error> {
         let place = (&write.object, write.open, write.offset);
         let owner = if write.is_bound { Whose::Unknown } else { Whose::Nobodys };
-        self.write_all(place, &write.data, (StableHow4::Unstable, owner), cx).map(|(done, _)| done)
+        let how = how_stable(write.to_disk);
+        self.write_all(place, &write.data, (how, owner), cx).map(|(done, _)| done)
     }
 
     /// Writes until all is written. A server that has lost its memory meanwhile, as its verifier says, is given all of

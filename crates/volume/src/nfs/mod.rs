@@ -208,7 +208,9 @@ impl NfsServer {
                 self.list(dir, (*cookie, *verifier), *bytes_max, cx)
             }
             Q::Acquire { items } => self.look_at(items, cx),
-            Q::Read { object, open, offset, length } => self.read(object, *open, (*offset, *length), cx),
+            Q::Read { object, open, offset, length, from_disk } => {
+                self.read(object, *open, (*offset, *length, *from_disk), cx)
+            }
             Q::ReadLink { object } => self.read_link(object, cx),
             Q::Open { object, access, truncate, .. } => self.open(object, *access, *truncate, cx),
             Q::Close { open } => self.close(*open, cx),

@@ -6,6 +6,7 @@ mod lent;
 mod link;
 mod passing;
 
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,6 +92,13 @@ struct Meeting {
     not_before: Option<Instant>,
 }
 
+/// A write by a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Put {
+    /// It is on disk.
+    pub(crate) is_stable: bool,
+}
+
 /// Descriptors, and the connection that they come over.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
@@ -141,7 +149,7 @@ impl Neighbour {
         &self,
         lender: &dyn Lender,
         (object, caller): (&Handle, &Caller),
-        (offset, length): (u64, u32),
+        (offset, length, from_disk): (u64, u32, bool),
     ) -> Option<(Bytes, bool)> {
         let lent = self.lent(lender, (object, caller), false)?;
         let mut data = Vec::with_capacity(length as usize);
@@ -155,27 +163,41 @@ impl Neighbour {
             }
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
+        if from_disk {
+            drop_from_memory(&lent.descriptor, offset, u64::from(length));
+        }
         data.truncate(length as usize);
         let is_end = data.len() < length as usize;
         Some((data.into(), is_end))
     }
 
-    /// Writes by a descriptor, if there is one or one is to be had. False: all of it over the network, where what was
-    /// written already is written again.
+    /// Writes by a descriptor, if there is one or one is to be had, and puts it on disk where that is asked for. `None`: all of it
+    /// over the network, where what was written already is written again.
     pub(crate) fn write(
         &self,
         lender: &dyn Lender,
         (object, caller): (&Handle, &Caller),
-        (offset, data): (u64, &[u8]),
-    ) -> bool {
-        let Some(lent) = self.lent(lender, (object, caller), true) else { return false };
+        (offset, data, to_disk): (u64, &[u8], bool),
+    ) -> Option<Put> {
+        let lent = self.lent(lender, (object, caller), true)?;
         lent.writing();
         let is_whole = write_all(&lent.descriptor, offset, data);
         lent.writing();
         // Taken back meanwhile with nothing to be put on disk yet, it would be forgotten what came after.
         let is_done = is_whole && self.files.lock().keeps(object, &lent);
         self.writes.fetch_add(u64::from(is_done), Ordering::Relaxed);
-        is_done
+        if !is_done {
+            return None;
+        }
+        if to_disk {
+            sync(&lent);
+        }
+        // What could not be put there is told by the commit to come.
+        let is_stable = to_disk && !lent.is_owing();
+        if is_stable {
+            drop_from_memory(&lent.descriptor, offset, data.len() as u64);
+        }
+        Some(Put { is_stable })
     }
 
     /// A descriptor to be opened anew, as a local process opens a file.
@@ -377,6 +399,15 @@ fn write_all(file: &OwnedFd, offset: u64, data: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Frees memory of a stretch that is on disk, as the server does when it is advised to over the network: the pages are the same. The
+/// page that the file ends in goes with its last byte.
+fn drop_from_memory(file: &OwnedFd, offset: u64, bytes: u64) {
+    let is_end = rustix::fs::fstat(file).is_ok_and(|st| offset + bytes >= st.st_size.cast_unsigned());
+    let bytes = if is_end { 0 } else { bytes };
+    // No more than advice.
+    let _ = rustix::fs::fadvise(file, offset, NonZero::new(bytes), rustix::fs::Advice::DontNeed);
 }
 
 fn sync(lent: &Lent<OwnedFd>) {

@@ -368,7 +368,13 @@ impl World {
         self.server.aheads += 1;
         let mut told = Vec::new();
         for (object, length) in &out.files {
-            let question = Question::Read { object: object.clone(), open: None, offset: 0, length: *length };
+            let question = Question::Read {
+                object: object.clone(),
+                open: None,
+                offset: 0,
+                length: *length,
+                from_disk: false,
+            };
             let ask = Ask { at: Generation::default(), caller: out.caller.clone(), question };
             let read = match self.server.answer(c, &ask) {
                 Ok(Ok(Answer::Read { data, .. })) => Some(data),

@@ -642,7 +642,7 @@ impl Server {
         // By its own clock.
         pass!(self.fs.get_mut(ino(&out.object))).mtime = i64::MAX;
         let count = u32::try_from(out.data.len()).unwrap();
-        Ok(Ok(Written { count, stable: false, verifier: self.verifier }))
+        Ok(Ok(Written { count, stable: out.to_disk, verifier: self.verifier }))
     }
 
     pub fn commit(&mut self, out: &CommitOut) -> Result<u64, Errno> {
