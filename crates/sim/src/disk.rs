@@ -2,7 +2,8 @@
 //! committed, and of the rest what chance left.
 //!
 //! The file system itself is `vfs::MemBackend`. After a power cut it is made anew by doing again what survives, with
-//! the same times; numbers of objects that did not survive are skipped, so that handles stay what they were.
+//! the same times; numbers of objects that did not survive are skipped, so that handles stay what they were, and
+//! none comes to be another object's: for that a kernel's handle has a generation.
 
 mod backend;
 mod changes;
@@ -241,7 +242,8 @@ impl Disk {
 impl State {
     fn remake(&mut self, wall: &Wall) {
         let now = wall.now();
-        self.fs = log::replay(&self.log, wall);
+        let numbers = log::next_number(&self.fs);
+        self.fs = log::replay(&self.log, numbers, wall);
         wall.set(now);
     }
 

@@ -49,6 +49,8 @@ pub struct Mount {
     renewing: Place,
     ledger: RefCell<Ledger>,
     opens: Opens,
+    /// It relies on nothing, as it has heard nothing of the server for so long.
+    has_lapsed: Cell<bool>,
     /// When SEQUENCE was last sent that was answered without a doubt.
     promised_at: Cell<Option<u64>>,
     relied_ms: Cell<u64>,
@@ -86,6 +88,7 @@ impl Mount {
             renewing: Place::new(&world.exec),
             ledger: RefCell::default(),
             opens: Opens::default(),
+            has_lapsed: Cell::new(false),
             promised_at: Cell::new(None),
             relied_ms: Cell::new(0),
             last_progress: Cell::new(0),

@@ -144,6 +144,7 @@ impl Oracles {
     pub(crate) fn power_cut(&self, _now_ms: u64) {
         self.data.borrow_mut().power_cut();
         self.once.borrow_mut().power_cut();
+        self.mounts.borrow_mut().power_fails();
     }
 
     pub(crate) fn server_died(&self, now: u64) {

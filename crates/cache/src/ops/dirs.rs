@@ -122,7 +122,13 @@ impl Machine {
             if let Some(stream) = self.opens.get_mut(&fh).and_then(|o| o.stream.as_mut()) {
                 stream.verifier = verifier;
             }
-            self.set_source(fh, Source::Server { after: offset, rows, eof, at: turn.asked_at });
+            // By it all names may be known here, as they are by now: it lacks those that were given here since it was asked for.
+            let known = if offset == 0 { self.choose_source(id, plus) } else { Source::None };
+            let is_known = known.last_known().is_some();
+            self.set_source(
+                fh,
+                if is_known { known } else { Source::Server { after: offset, rows, eof, at: turn.asked_at } },
+            );
         } else if offset == 0 {
             let source = self.choose_source(id, plus);
             if source.last_known().is_none() {

@@ -11,14 +11,18 @@ use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::Op;
-use crate::step::{Outcome, Step, Turn};
+use crate::step::{Outcome, Step, Stop, Turn};
 use crate::tell::Forget;
 use holdfast_base::CapSet;
 
 impl Machine {
     /// Removes a name of something that is no directory. EISDIR, ENOENT, and what the server answers.
     pub fn unlink(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Step<()> {
-        let done = self.try_remove(turn, parent, name, false, now);
+        let done = match self.try_remove(turn, parent, name, false, now) {
+            // NFS has one word for both removals (RFC 8881 section 18.25): a directory with something in it has taken the name.
+            Err(Stop::Failed(Errno::ENOTEMPTY)) => Err(Errno::EISDIR.into()),
+            done => done,
+        };
         self.counted(turn, done)
     }
 

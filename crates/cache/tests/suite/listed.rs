@@ -312,3 +312,28 @@ fn what_was_listed_before_this_mount_has_written_a_file_is_not_shown_of_it_after
     let size = listed_size(&mut world, (fh, at), second.as_bytes());
     assert!(size.is_none_or(|size| size == 4), "{size:?}");
 }
+
+#[test]
+fn a_listing_that_was_asked_for_before_a_name_was_changed_here_lacks_none() {
+    let mut world = World::new(1, true, 1);
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    world.run(0, |m, t, now| m.mkdir(t, dir, b"c", 0o755, now)).unwrap();
+    world.run(0, |m, t, now| m.lookup(t, dir, b"a", now)).unwrap();
+    let fh = open(&mut world, dir);
+    let mut names = Vec::new();
+    let mut list = |m: &mut Machine, t: &mut Turn, now: Now| {
+        names.clear();
+        let mut take = |entry: &DirEntry| {
+            names.push(entry.name.clone());
+            true
+        };
+        m.readdir(t, fh, 0, false, &mut take, now)
+    };
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let Step::Ask(asked) = list(&mut world.clients[0].machine, &mut turn, now) else { panic!("by question") };
+    let answer = world.perform(0, &asked);
+    rename(&mut world, dir, b"c", b"a");
+    world.clients[0].machine.absorb(&mut turn, *asked, answer, now);
+    world.go_on(0, turn, list).unwrap();
+    assert_eq!(names, [Name::new(b"a")]);
+}

@@ -252,3 +252,19 @@ fn what_got_a_name_while_another_was_removed_keeps_its_data() {
     assert_eq!(there(&world, b"g").as_deref(), Some(b"x".as_slice()));
     nothing_failed(&mut world);
 }
+
+/// NFS has one word for the removal of files and of directories: what it finds under the name it removes, or says why it cannot.
+#[test]
+fn a_directory_with_something_in_it_that_has_taken_a_files_name_is_a_directory() {
+    let (mut world, dir) = settled();
+    being_written(&mut world, dir);
+    world.clients[0].machine.settings_mut().batches = false;
+    let (mut turn, now) = (caller(), world.now());
+    let machine = &mut world.clients[0].machine;
+    let step = machine.unlink(&mut turn, dir, b"f", now);
+    let Step::Ask(ask) = step else { panic!("{step:?}") };
+    assert!(matches!(ask.question, Question::Remove { .. }), "{ask:?}");
+    machine.absorb(&mut turn, *ask, Err(Errno::ENOTEMPTY), now);
+    let step = machine.unlink(&mut turn, dir, b"f", now);
+    assert!(matches!(step, Step::Failed(Errno::EISDIR)), "{step:?}");
+}

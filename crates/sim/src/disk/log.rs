@@ -105,8 +105,8 @@ pub(super) fn empty(wall: &Wall) -> MemBackend {
     fs
 }
 
-/// A file system in which this was done.
-pub(super) fn replay(log: &[Entry], wall: &Wall) -> MemBackend {
+/// A file system in which this was done, and of whose numbers for objects those before `numbers` are used up.
+pub(super) fn replay(log: &[Entry], numbers: Option<u64>, wall: &Wall) -> MemBackend {
     let fs = empty(wall);
     let mut next = None;
     for entry in log {
@@ -120,20 +120,25 @@ pub(super) fn replay(log: &[Entry], wall: &Wall) -> MemBackend {
             next = Some(made + 1);
         }
     }
+    if let Some(numbers) = numbers {
+        skip_to(&fs, &mut next, numbers);
+    }
     fs
+}
+
+/// The number that the next object would have had, which is used up.
+pub(super) fn next_number(fs: &MemBackend) -> Option<u64> {
+    let caller = Caller::root();
+    // Without a name: no directory is changed by it.
+    let spare = fs.make_spare(&Cx::new(&caller, Wait::Yes), &fs.root().ok()?).ok()?;
+    Some(spare.fileid)
 }
 
 /// Uses up numbers of objects until `made` is next.
 fn skip_to(fs: &MemBackend, next: &mut Option<u64>, made: u64) {
-    let caller = Caller::root();
-    let cx = Cx::new(&caller, Wait::Yes);
-    let (Ok(root), Ok(name)) = (fs.root(), Name::new(b".skipped")) else { return };
     while next.unwrap_or(2) < made {
-        let set = SetAttrs::default();
-        let Ok((node, _)) = fs.make(&cx, &root, name, NewNode::Fifo, &set) else { return };
-        // Just made, so it can be removed.
-        let _ = fs.remove(&cx, &root, name, RemoveKind::Any);
-        *next = Some(node.attrs.fileid + 1);
+        let Some(number) = next_number(fs) else { return };
+        *next = Some(number + 1);
     }
 }
 

@@ -81,6 +81,20 @@ fn a_power_cut_leaves_what_was_committed_under_the_same_handles() {
 }
 
 #[test]
+fn a_handle_of_what_was_lost_is_never_anothers() {
+    let disk = disk();
+    let fs = disk.backend(1);
+    let lost = make(&fs, "lost");
+    assert_eq!(disk.power_cut(Loss::All, &mut Rng::new(1)), 1);
+    let fs = disk.backend(2);
+    let other = make(&fs, "other");
+    assert_ne!(other, lost);
+    let (caller, files) = (Caller::root(), disk.files());
+    let looked_at = files.getattr(&Cx::new(&caller, Wait::Yes), &lost, AttrMask::STAT);
+    assert_eq!(looked_at.err(), Some(FsError::Stale));
+}
+
+#[test]
 fn data_needs_a_commit_of_data_and_a_kill_loses_only_what_was_not_done() {
     let disk = disk();
     let fs = disk.backend(1);

@@ -133,7 +133,8 @@ impl Application {
     async fn has_its_own(&self, base: NodeId) {
         let name = own_name(self.mount.host);
         self.mkdir((base, name.clone())).await;
-        if let Outcome::Found(node, _) = self.look_up((base, name)).await {
+        // Others use the name, too: it may be a file's.
+        if let Outcome::Found(node, Look { is_dir: true, .. }) = self.look_up((base, name)).await {
             self.own.set(Some(node));
         }
     }

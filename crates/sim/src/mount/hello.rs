@@ -125,12 +125,10 @@ impl Mount {
         let given = back.iter().filter(|one| one.result.is_ok()).count();
         self.tell(|| format!("promises were lost: {} claimed, {given} given back", held.len()));
         self.world.oracles.mounts(|mounts| mounts.reclaimed(given));
-        if given < held.len() {
-            self.lost_promises(&format!(
-                "{} of {} promises are not given back",
-                held.len() - given,
-                held.len()
-            ));
+        // What was not relied on any more is not claimed, and is lost as well.
+        if given < held.len() || !told.in_grace || self.has_lapsed.get() {
+            let (lost, of) = (held.len() - given, held.len());
+            self.lost_promises(&format!("{lost} of {of} promises are not given back"));
         }
         self.touched(|machine, now| machine.reclaimed(back, now));
     }
@@ -153,6 +151,13 @@ impl Mount {
             }));
         }
         all
+    }
+
+    /// The world ends: what it has not heard of for so long may have been lost.
+    pub(crate) fn ends(&self) {
+        if self.has_lapsed.get() {
+            self.lost_promises("it has not heard that they go on");
+        }
     }
 
     /// What others do from now on they may do without asking this mount, whatever it has still to send.

@@ -31,10 +31,9 @@ impl Mount {
     }
 
     pub(super) async fn watch_lease(self: Rc<Self>) {
-        let mut is_over = false;
         loop {
             let left = self.relied_left();
-            match (std::mem::replace(&mut is_over, left == 0), is_over) {
+            match (self.has_lapsed.replace(left == 0), left == 0) {
                 (false, true) => {
                     self.tell(|| "relies on nothing any more".into());
                     self.touched(|machine, now| machine.lapsed(now));
@@ -45,7 +44,7 @@ impl Mount {
                 }
                 _ => {}
             }
-            let ms = if is_over { LOOK_MS } else { LOOK_MS.min(left + 5) };
+            let ms = if self.has_lapsed.get() { LOOK_MS } else { LOOK_MS.min(left + 5) };
             self.world.exec.sleep(ms).await;
         }
     }

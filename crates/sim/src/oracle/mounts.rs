@@ -4,6 +4,8 @@
 
 pub mod model;
 mod order;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -37,11 +39,12 @@ pub struct Told {
     pub(crate) sureness: Sureness,
 }
 
-/// The beginning or the end of an operation.
+/// The beginning or the end of an operation, or a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     Begins(DeedId),
     Ends(DeedId),
+    PowerFails,
 }
 
 /// All operations of a world's mounts.
@@ -104,6 +107,11 @@ impl Mounts {
     fn end(&mut self, now: u64, id: DeedId, outcome: Outcome) {
         self.told[id].ended = Some((now, outcome));
         self.moments.push(Moment::Ends(id));
+    }
+
+    /// Power fails.
+    pub fn power_fails(&mut self) {
+        self.moments.push(Moment::PowerFails);
     }
 
     /// So many promises were had back after the server was started anew.

@@ -138,6 +138,7 @@ fn finish(world: &Rc<World>, plan: &Plan) {
         tell_held(world);
         world.living_mounts().iter().for_each(|mount| mount.tell_all());
     }
+    world.living_mounts().iter().for_each(|mount| mount.ends());
     let trees = match world.oracles.mounts(|mounts| mounts.explain()) {
         Ok(trees) => trees,
         Err(why) => return world.oracles.violated(format!("coherence: {why}")),

@@ -56,6 +56,14 @@ impl Deed {
     pub const fn finds(&self) -> bool {
         matches!(self, Self::Lookup { .. } | Self::Create { .. } | Self::Mkdir { .. } | Self::Link { .. })
     }
+
+    /// Whether it leaves all as it is, also what a mount knows.
+    pub(super) const fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Self::Stat { .. } | Self::List { .. } | Self::Read { .. } | Self::Close { .. } | Self::Nothing
+        )
+    }
 }
 
 /// Attributes that others can change. Size and links are those of files; of directories they are 0.
@@ -92,6 +100,9 @@ pub enum Outcome {
 
 /// Names an object of the model: the operation that made it.
 type Ino = usize;
+
+/// What is made by one operation a second time, after the first was lost or not answered, is so far from it.
+const ANEW: Ino = 1 << 40;
 
 /// The directory that all use, which no operation has made.
 const BASE: Ino = usize::MAX;
@@ -332,9 +343,28 @@ impl Tree {
         (is_dir, mode): (bool, u32),
     ) -> Ino {
         let object = Object { is_dir, mode, nlink: 1, dirty: BTreeSet::from([host]), ..Object::default() };
-        self.objects.insert(id, Rc::new(object));
-        self.entries(dir).insert(name.into(), id);
-        id
+        let is_free = |ino: &Ino| !self.objects.contains_key(ino);
+        let ino = (0..).map(|times| id + times * ANEW).find(is_free).unwrap_or(id);
+        self.objects.insert(ino, Rc::new(object));
+        self.entries(dir).insert(name.into(), ino);
+        ino
+    }
+
+    /// What an operation has made is lost, and what is in it. Whether there is any.
+    pub(super) fn loses(&mut self, id: Ino) -> bool {
+        let made = |ino: &Ino| *ino != BASE && *ino % ANEW == id && !self.object(*ino).is_gone();
+        let lost: Vec<_> = self.objects.keys().copied().filter(made).collect();
+        lost.iter().for_each(|ino| self.lose(*ino));
+        !lost.is_empty()
+    }
+
+    fn lose(&mut self, ino: Ino) {
+        let dirs: Vec<_> = self.objects.iter().filter(|(_, of)| of.is_dir).map(|(dir, _)| *dir).collect();
+        dirs.into_iter().for_each(|dir| self.entries(dir).retain(|_, of| *of != ino));
+        let lost = Rc::make_mut(self.objects.entry(ino).or_default());
+        lost.nlink = 0;
+        let within = std::mem::take(&mut lost.entries);
+        within.into_values().for_each(|ino| self.lose(ino));
     }
 
     fn unname(&mut self, host: usize, dir: Ino, name: &str) {

@@ -1,9 +1,9 @@
 //! The search for an order: operations take effect one after the other, each between its beginning and its end, as late as
-//! the next end allows.
+//! the next end allows; those that only look as soon as they can, for they change nothing.
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::model::{Outcome, Tree};
+use super::model::{Deed, Outcome, Tree};
 use super::{DeedId, Moment, Told};
 
 /// How far an order has got: the file system, and which of the operations under way have taken effect.
@@ -11,6 +11,8 @@ use super::{DeedId, Moment, Told};
 struct Place {
     tree: Tree,
     done: BTreeSet<DeedId>,
+    /// Those that have taken effect without an answer, and may once more: their session was lost meanwhile.
+    before: BTreeSet<DeedId>,
 }
 
 /// Places are few where all is well; more than this, and something grows without bound.
@@ -23,10 +25,12 @@ pub(super) fn explain(
     moments: &[Moment],
     until: Option<u64>,
 ) -> Result<Vec<Tree>, String> {
-    let mut places = vec![Place { tree: first.clone(), done: BTreeSet::new() }];
+    let mut places = vec![Place { tree: first.clone(), done: BTreeSet::new(), before: BTreeSet::new() }];
     let mut under_way = BTreeSet::new();
     for moment in moments {
         match *moment {
+            Moment::Begins(id) | Moment::Ends(id) if told[id].deed == Deed::Nothing => {}
+            Moment::PowerFails => places = without_power(places, told),
             Moment::Begins(id) => {
                 if until.is_some_and(|until| told[id].begun > until) {
                     break;
@@ -57,34 +61,18 @@ fn with(
     (told, under_way): (&[Told], &BTreeSet<DeedId>),
 ) -> Result<Vec<Place>, String> {
     let (mut reached, mut seen) = (HashSet::new(), HashSet::new());
-    let mut open: Vec<Place> = places.to_vec();
-    while let Some(place) = open.pop() {
-        if place.done.contains(&id) {
-            let mut place = place;
-            place.done.remove(&id);
+    let mut open: Vec<Place> = places.iter().map(|place| place.clone().looks(told, under_way)).collect();
+    while let Some(mut place) = open.pop() {
+        if place.done.remove(&id) {
+            place.before.remove(&id);
             reached.insert(place);
             continue;
         }
-        for next in under_way.difference(&place.done) {
-            let Told { host, deed, ended, sureness, .. } = &told[*next];
-            let told = ended.as_ref().map(|(_, outcome)| outcome);
-            let may_be_otherwise = sureness.is_disturbed || (sureness.may_be_done && has_failed(told));
-            let has_seen_no_object = !matches!(told, Some(Outcome::Found(..) | Outcome::Done));
-            // As it says; done, whatever it says; not done at all.
-            let ends = [
-                (true, Some(told)),
-                (may_be_otherwise, Some(None)),
-                (sureness.is_disturbed && has_seen_no_object, None),
-            ];
-            for (_, outcome) in ends.into_iter().filter(|(is_possible, _)| *is_possible) {
-                let mut tree = place.tree.clone();
-                if outcome.is_none_or(|outcome| tree.takes((*next, *host), deed, outcome)) {
-                    let mut done = place.done.clone();
-                    done.insert(*next);
-                    let place = Place { tree, done };
-                    if seen.insert(place.clone()) {
-                        open.push(place);
-                    }
+        for next in under_way.difference(&place.done).filter(|next| !told[**next].deed.only_looks()) {
+            for place in place.after(*next, told) {
+                let place = place.looks(told, under_way);
+                if seen.insert(place.clone()) {
+                    open.push(place);
                 }
             }
         }
@@ -96,6 +84,70 @@ fn with(
     // A set of the standard library's has no order that another run would have.
     reached.sort_by_cached_key(|place| format!("{:?}", place.done));
     Ok(reached)
+}
+
+impl Place {
+    /// Where one can be once this has taken effect.
+    fn after(&self, id: DeedId, told: &[Told]) -> Vec<Self> {
+        let Told { host, deed, sureness, .. } = &told[id];
+        let with = |outcome: Option<Option<&Outcome>>| {
+            let mut place = self.clone();
+            let is_so = outcome.is_none_or(|outcome| place.tree.takes((id, *host), deed, outcome));
+            is_so.then_some(place)
+        };
+        let mut all: Vec<_> = ways(&told[id]).filter_map(with).collect();
+        for place in &mut all {
+            place.done.insert(id);
+        }
+        let may_be_twice = sureness.may_be_done && !self.before.contains(&id);
+        let once_more = may_be_twice.then(|| with(Some(None))).flatten();
+        if let Some(mut place) = once_more.filter(|place| place.tree != self.tree) {
+            place.before.insert(id);
+            all.push(place);
+        }
+        all
+    }
+
+    /// Those under way that only look take effect, if they can now.
+    fn looks(mut self, told: &[Told], under_way: &BTreeSet<DeedId>) -> Self {
+        let waiting: Vec<_> = under_way.difference(&self.done).copied().collect();
+        for id in waiting.into_iter().filter(|id| told[*id].deed.only_looks()) {
+            let Told { host, deed, .. } = &told[id];
+            let mut takes = |outcome| self.tree.takes((id, *host), deed, outcome);
+            if ways(&told[id]).any(|outcome| outcome.is_none_or(&mut takes)) {
+                self.done.insert(id);
+            }
+        }
+        self
+    }
+}
+
+/// How it may have ended: as it says; done, whatever it says; not done at all.
+fn ways(told: &Told) -> impl Iterator<Item = Option<Option<&Outcome>>> {
+    let Told { ended, sureness, .. } = told;
+    let says = ended.as_ref().map(|(_, outcome)| outcome);
+    let may_be_otherwise = sureness.is_disturbed || (sureness.may_be_done && has_failed(says));
+    let has_seen_no_object = !matches!(says, Some(Outcome::Found(..) | Outcome::Done));
+    let ways = [
+        (true, Some(says)),
+        (may_be_otherwise, Some(None)),
+        (sureness.is_disturbed && has_seen_no_object, None),
+    ];
+    ways.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, outcome)| outcome)
+}
+
+/// Power fails: what was being made, and not answered yet, may be lost though others have seen it, and is made once more.
+fn without_power(mut places: Vec<Place>, told: &[Told]) -> Vec<Place> {
+    let under_way: BTreeSet<_> = places.iter().flat_map(|place| place.done.iter().copied()).collect();
+    for id in under_way.into_iter().filter(|id| told[*id].sureness.is_disturbed) {
+        let lost = |place: &Place| {
+            let mut place = place.clone();
+            (place.done.remove(&id) && place.tree.loses(id)).then_some(place)
+        };
+        let lost: Vec<_> = places.iter().filter_map(lost).collect();
+        places.extend(lost);
+    }
+    places
 }
 
 fn has_failed(outcome: Option<&Outcome>) -> bool {
