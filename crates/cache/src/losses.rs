@@ -94,4 +94,14 @@ mod tests {
         assert_eq!([losses.tell(&mut later), losses.tell(&mut one)], [Some(Errno::EIO); 2]);
         assert_eq!(losses.unheard(), None);
     }
+
+    #[test]
+    fn a_loss_of_data_is_listed_once_whatever_else_is_lost() {
+        let mut losses = Losses::default();
+        losses.note(Errno::EEXIST);
+        assert_eq!([losses.list(), losses.list()], [true, false]);
+        assert_eq!(losses.tell_nobody(), Some(Errno::EEXIST));
+        losses.note(Errno::ENOSPC);
+        assert!(!losses.list(), "it stands there already");
+    }
 }
