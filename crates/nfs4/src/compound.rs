@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use holdfast_base::ByteRange;
 use holdfast_base::limits::{COMPOUND_OPS_MAX, RECORD_BYTES_MAX};
 use holdfast_export::{Export, Object};
 use holdfast_ledger::Undertaking;
@@ -14,9 +13,8 @@ use holdfast_vfs::{Backend, Caller, FileSpan, FsResult, Touched};
 use holdfast_wire::nfs4::{CompoundArgsHeader, NFS4_PROGRAM, NfsStat4, OpNum4};
 use holdfast_xdr::{Decode, Encode, Mark, Reader, Writer};
 
-use crate::cx::At;
 use crate::desc::Minor;
-use crate::io::IoFile;
+use crate::memory::Written;
 use crate::service::Service;
 use crate::slot::{SlotUse, digest};
 use crate::stand_in::StandIns;
@@ -86,7 +84,9 @@ pub(crate) struct Compound {
     /// Places of the reply for the write verifiers of backends, once all is forced.
     pub(crate) verifiers: Vec<([Mark; 2], Arc<dyn Backend>)>,
     /// What memory is to be freed of then.
-    pub(crate) dropped: Vec<(At, IoFile, ByteRange)>,
+    pub(crate) dropped: Vec<Written>,
+    /// Pieces of advice it has followed.
+    pub(crate) advised: usize,
     /// A stretch of a file that belongs at this place of the reply.
     pub(crate) file: Option<(usize, FileSpan)>,
 }
@@ -155,6 +155,7 @@ impl Compound {
             stand_ins: StandIns::default(),
             verifiers: Vec::new(),
             dropped: Vec::new(),
+            advised: 0,
             file: None,
         })
     }

@@ -3,7 +3,7 @@
 
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{FileBody, Outcome, PendingReply};
-use holdfast_vfs::{Advice, FsError};
+use holdfast_vfs::FsError;
 use holdfast_wire::nfs4::{NfsStat4, OpNum4};
 use holdfast_xdr::Writer;
 
@@ -29,7 +29,7 @@ impl Compound {
         let Some((backend, touched)) = self.touched.pop() else {
             failpoint::pass(Point::AfterCommit);
             self.fill_verifiers(pending.writer());
-            self.drop_from_memory();
+            self.service.memory.free(self.dropped.drain(..));
             if let Some(undertaking) = &self.undertaking {
                 undertaking.seal();
             }
@@ -59,14 +59,6 @@ impl Compound {
         }
     }
 
-    /// It is on disk now. Changed again meanwhile it may stay: that was not what it was said of.
-    fn drop_from_memory(&mut self) {
-        for (at, file, range) in self.dropped.drain(..) {
-            let advised = at.backend().advise(&at.cx(), file.of(&at.handle), range, Advice::DontNeed);
-            tracing::trace!(?advised, ?range, "memory freed of what was written");
-        }
-    }
-
     /// The changes could not be made durable. They were made, and can be seen, but the client must not believe
     /// them safe: as with fsync(2), it is told so in place of the first operation that changed anything, for which
     /// of them is lost nobody knows. State granted on the way (an open) stays until the client closes it or its
@@ -75,8 +67,9 @@ impl Compound {
         self.touched.clear();
         self.verifiers.clear();
         self.dropped.clear();
-        self.file = None;
         let Some(first) = self.first_touch else { return };
+        // What was read before it stands in the reply, and is to follow.
+        self.file = self.file.take().filter(|(at, _)| *at < first.result_at);
         reply.truncate(first.result_at);
         self.stand_ins.forget(first.result_at);
         reply.u32(first.op.as_u32());

@@ -18,6 +18,7 @@ mod files;
 mod finish;
 mod handover;
 mod io;
+mod memory;
 mod moved;
 mod observe;
 mod offload;

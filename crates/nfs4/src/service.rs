@@ -21,6 +21,7 @@ use crate::delegation::{Delegations, Recall};
 use crate::desc::Minor;
 use crate::error::OpResult;
 use crate::files::OpenFiles;
+use crate::memory::Memory;
 use crate::moved::Untold;
 use crate::offload::Offloads;
 use crate::report::LastCensus;
@@ -39,6 +40,7 @@ pub(crate) struct Service {
     pub(crate) census: LastCensus,
     pub(crate) untold: Untold,
     pub(crate) errands: Errands,
+    pub(crate) memory: Memory,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
@@ -57,6 +59,7 @@ impl Service {
             census: LastCensus::default(),
             untold: Untold::default(),
             errands: Errands::default(),
+            memory: Memory::default(),
             this: Weak::clone(this),
         });
         let agent: Weak<dyn Agent> = service.this.clone();

@@ -19,6 +19,9 @@ pub const MEM_FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// whole of a file that is larger than memory.
 pub const WILL_NEED_BYTES_MAX: u64 = 64 << 20;
 
+/// Pieces of such advice that are followed in one compound: each may take a disk, or a walk over all of a file's pages.
+pub const ADVICE_PER_COMPOUND_MAX: usize = 4;
+
 /// Bytes that the in-memory backend copies in one call: it holds its one lock meanwhile.
 pub const MEM_COPY_BYTES_MAX: u64 = 16 << 20;
 

@@ -208,6 +208,9 @@ impl Machine {
         }
         self.note_lent(turn, id, now);
         if turn.goes_to_disk {
+            // What others write here meanwhile is not waited for.
+            let last = self.stream.last_serial();
+            turn.through.get_or_insert(last);
             self.file_is_stable(turn, id)?;
         }
         let node = self.node(id)?;

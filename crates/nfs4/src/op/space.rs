@@ -1,6 +1,7 @@
 //! Operations of 4.2 on a file's space: ALLOCATE (RFC 7862 section 15.1), DEALLOCATE (15.4), SEEK (15.11),
 //! IO_ADVISE (15.5).
 
+use holdfast_base::limits::ADVICE_PER_COMPOUND_MAX;
 use holdfast_base::{ByteRange, Length, Offset};
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_state::Access;
@@ -94,6 +95,10 @@ impl Op for IoAdvise4Args {
             // Neither, or both, which contradict each other.
             _ => return Ok(IoAdvise4Ok { hints: Bitmap4::EMPTY }),
         };
+        if cx.compound.advised >= ADVICE_PER_COMPOUND_MAX {
+            return Ok(IoAdvise4Ok { hints: Bitmap4::EMPTY });
+        }
+        cx.compound.advised += 1;
         let range = range_of(self.offset, self.count);
         let advised = at.backend().advise(&at.cx(), file.of(&at.handle), range, what)?;
         if advised == Advised::OnceCommitted {

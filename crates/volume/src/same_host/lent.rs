@@ -18,12 +18,15 @@ pub(super) struct Lent<D> {
     syncing: Mutex<()>,
     /// It could not be put there: the error number, to be told once.
     failed: Mutex<Option<i32>>,
+    /// How often, whoever was told.
+    failures: AtomicU64,
 }
 
 impl<D> Lent<D> {
     pub(super) const fn new(descriptor: D, writes: bool) -> Self {
         let (written, synced) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { descriptor, writes, written, synced, syncing: Mutex::new(()), failed: Mutex::new(None) }
+        let (syncing, failed, failures) = (Mutex::new(()), Mutex::new(None), AtomicU64::new(0));
+        Self { descriptor, writes, written, synced, syncing, failed, failures }
     }
 
     /// Something is about to be written, or was.
@@ -50,9 +53,16 @@ impl<D> Lent<D> {
         }
         if let Err(errno) = force(&self.descriptor) {
             *self.failed.lock() = Some(errno);
+            self.failures.fetch_add(1, Ordering::SeqCst);
         }
         // After the error: one of the two is seen by who asks whether anything is owing.
         self.synced.store(written, Ordering::SeqCst);
+    }
+
+    /// How often it could not be put on disk. What was written between two looks at it that tell the same, and is not unsynced, is
+    /// there, though another may have been told of an error meanwhile.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::SeqCst)
     }
 
     /// The error noted, told once.
@@ -79,6 +89,18 @@ mod tests {
         lent.sync(|()| Ok(()));
         assert!(!lent.is_owing());
         lent.sync(|()| panic!("there is nothing to be put on disk"));
+    }
+
+    #[test]
+    fn that_it_failed_is_seen_by_who_wrote_though_another_was_told() {
+        let lent = Lent::new((), true);
+        let before = lent.failures();
+        lent.writing();
+        lent.sync(|()| Err(5));
+        assert_eq!(lent.take_failure(), Some(5), "another is told");
+        lent.sync(|()| panic!("there is nothing to be put on disk"));
+        assert!(!lent.is_owing());
+        assert_ne!(lent.failures(), before);
     }
 
     #[test]

@@ -180,6 +180,7 @@ impl Neighbour {
         (offset, data, to_disk): (u64, &[u8], bool),
     ) -> Option<Put> {
         let lent = self.lent(lender, (object, caller), true)?;
+        let failures = lent.failures();
         lent.writing();
         let is_whole = write_all(&lent.descriptor, offset, data);
         lent.writing();
@@ -193,7 +194,7 @@ impl Neighbour {
             sync(&lent);
         }
         // What could not be put there is told by the commit to come.
-        let is_stable = to_disk && !lent.is_owing();
+        let is_stable = to_disk && !lent.is_owing() && lent.failures() == failures;
         if is_stable {
             drop_from_memory(&lent.descriptor, offset, data.len() as u64);
         }
