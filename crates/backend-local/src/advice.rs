@@ -43,12 +43,10 @@ impl LocalBackend {
             return Ok(Advised::Followed);
         }
         // Of a page that a range covers in part nothing is dropped, so the file's last one goes with its last byte.
-        let bytes = if range.last() >= size - 1 { 0 } else { range.last() - first + 1 };
+        let within = range.last().min(size - 1) - first + 1;
+        let bytes = if range.last() >= size - 1 { 0 } else { within };
         let (bytes, how) = match what {
-            Advice::WillNeed if bytes == 0 => {
-                ((size - first).min(WILL_NEED_BYTES_MAX), rustix::fs::Advice::WillNeed)
-            }
-            Advice::WillNeed => (bytes.min(WILL_NEED_BYTES_MAX), rustix::fs::Advice::WillNeed),
+            Advice::WillNeed => (within.min(WILL_NEED_BYTES_MAX), rustix::fs::Advice::WillNeed),
             Advice::DontNeed if is_unwritten(&object, sys::cached(&fd, first, bytes)) => {
                 return Ok(Advised::OnceCommitted);
             }

@@ -227,6 +227,18 @@ impl Machine {
             let object = self.handle(turn, id)?;
             return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
         }
+        self.write_there(turn, (fh, id, append), fresh.as_ref(), (offset, data), now)
+    }
+
+    /// Has the server write.
+    fn write_there(
+        &mut self,
+        turn: &mut Turn,
+        (fh, id, append): (Fh, NodeId, bool),
+        fresh: Option<&Fresh>,
+        (offset, data): (u64, &Bytes),
+        now: Now,
+    ) -> Outcome<u32> {
         let range = (offset, offset.saturating_add(data.len() as u64));
         turn.leaves_nothing = !Self::leaves_pages(range);
         self.cover(turn, (fh, id), range, now)?;
@@ -243,7 +255,7 @@ impl Machine {
             if self.node(id)?.changing > 0 {
                 return self.wait(Wait::Written);
             }
-            at = self.fresh_attrs(turn, id, fresh.as_ref(), now)?.size;
+            at = self.fresh_attrs(turn, id, fresh, now)?.size;
         }
         self.room_for_unstable(id)?;
         if at != offset {

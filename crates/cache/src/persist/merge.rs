@@ -221,6 +221,8 @@ impl Machine {
         if !self.paths.contains_key(&dir) {
             // All at once: of what was made since, many may be refused.
             self.note_paths(&self.last_places());
+            // What is no directory any more is not looked for again.
+            self.paths.entry(dir).or_default();
         }
         let mut path = self.paths.get(&dir).cloned().unwrap_or_default();
         if !path.is_empty() {

@@ -1,5 +1,6 @@
 //! READ, WRITE, COMMIT, READ_PLUS.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -212,11 +213,23 @@ impl Client {
         cx: Cx<'_>,
         io: Io<'_>,
         offset: u64,
-        mut data: Bytes,
+        data: Bytes,
         stable: StableHow4,
+    ) -> Result<Written> {
+        self.write_so(cx, io, (offset, data), (stable, false))
+    }
+
+    /// The same; afterwards memory is not to be spent on it, if that is wanted.
+    pub(super) fn write_so(
+        &self,
+        cx: Cx<'_>,
+        io: Io<'_>,
+        (offset, mut data): (u64, Bytes),
+        (stable, is_to_leave): (StableHow4, bool),
     ) -> Result<Written> {
         let inner = self.inner();
         data.truncate(inner.limits().max_write as usize);
+        let is_advised = Cell::new(false);
         inner.run(
             cx,
             &Manner::once(2),
@@ -224,12 +237,15 @@ impl Client {
                 let stateid = inner.stateid(compound, io, true)?;
                 compound.put(io.file);
                 compound.write(stateid, offset, stable, data.clone());
+                let stretch = (stateid, offset, data.len() as u64);
+                is_advised.set(is_to_leave && inner.advise(compound, stretch));
                 compound.attributes(Attributes::WRITTEN);
                 Ok(())
             },
             |answer| {
                 answer.put()?;
                 let ok: Write4Ok = answer.next(OpNum4::Write)?;
+                inner.hear_of_advice(answer, is_advised.get());
                 // They are a courtesy: without them the mask is empty.
                 let attributes = answer.attributes().unwrap_or_default();
                 let (count, committed, verifier) = (ok.count, ok.committed, ok.writeverf);

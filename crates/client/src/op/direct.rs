@@ -7,14 +7,14 @@ use bytes::Bytes;
 use holdfast_base::{Length, Offset};
 use holdfast_wire::nfs4::{
     ArgOp, Bitmap4, IO_ADVISE4_DONTNEED, IoAdvise4Args, IoAdvise4Ok, NfsStat4, OpNum4, Read4Args, Read4Ok,
-    StableHow4, Stateid4, Write4Ok,
+    StableHow4, Stateid4,
 };
 
 use super::Io;
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::run::Manner;
-use crate::{Attributes, Client, Cx, Error, ReadData, Result, Written};
+use crate::{Client, Cx, Error, ReadData, Result, Written};
 
 /// The first minor version with IO_ADVISE.
 const ADVICE_SINCE: u32 = 2;
@@ -57,36 +57,14 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::write`].
-    pub fn write_to_disk(&self, cx: Cx<'_>, io: Io<'_>, offset: u64, mut data: Bytes) -> Result<Written> {
-        let inner = self.inner();
-        data.truncate(inner.limits().max_write as usize);
-        let is_advised = Cell::new(false);
-        inner.run(
-            cx,
-            &Manner::once(2),
-            |compound| {
-                let stateid = inner.stateid(compound, io, true)?;
-                compound.put(io.file);
-                compound.write(stateid, offset, StableHow4::DataSync, data.clone());
-                is_advised.set(inner.advise(compound, (stateid, offset, data.len() as u64)));
-                compound.attributes(Attributes::WRITTEN);
-                Ok(())
-            },
-            |answer| {
-                answer.put()?;
-                let ok: Write4Ok = answer.next(OpNum4::Write)?;
-                inner.hear_of_advice(answer, is_advised.get());
-                let attributes = answer.attributes().unwrap_or_default();
-                let (count, committed, verifier) = (ok.count, ok.committed, ok.writeverf);
-                Ok(Written { count, committed, verifier, attributes })
-            },
-        )
+    pub fn write_to_disk(&self, cx: Cx<'_>, io: Io<'_>, offset: u64, data: Bytes) -> Result<Written> {
+        self.write_so(cx, io, (offset, data), (StableHow4::DataSync, true))
     }
 }
 
 impl Inner {
     /// Tells the server that memory is not to be spent on a stretch, unless it would not understand; whether it is told.
-    fn advise(&self, compound: &mut Compound, (stateid, offset, bytes): Stretch) -> bool {
+    pub(super) fn advise(&self, compound: &mut Compound, (stateid, offset, bytes): Stretch) -> bool {
         // No bytes would mean all that follow.
         if bytes == 0 || self.limits().minor < ADVICE_SINCE || self.facts.read().takes_no_advice {
             return false;
@@ -98,7 +76,7 @@ impl Inner {
     }
 
     /// What came of that changes nothing; but who does not know the operation is not asked for it again.
-    fn hear_of_advice(&self, answer: &mut Answer, is_advised: bool) {
+    pub(super) fn hear_of_advice(&self, answer: &mut Answer, is_advised: bool) {
         if !is_advised {
             return;
         }
