@@ -239,9 +239,9 @@ impl Connection {
             Ok(xid) => xid,
             Err((error, answered)) => return answered(Err(error)),
         };
-        if let Some(runtime) = &self.core.runtime {
+        if let Some(crew) = &self.core.crew {
             let weak = Arc::downgrade(self);
-            let timer = runtime.spawn(async move {
+            let timer = crew.runtime().spawn(async move {
                 tokio::time::sleep(timeout).await;
                 if let Some(connection) = weak.upgrade() {
                     connection.back.time_out(xid);

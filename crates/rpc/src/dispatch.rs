@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use bytes::Bytes;
 use holdfast_wire::rpc::AuthStat;
 use holdfast_xdr::Writer;
-use tokio::runtime::Handle;
 
 use crate::auth::{Auth, AuthCache};
 use crate::connection::{Connection, Ticket};
+use crate::crew::Crew;
 use crate::message::{self, CallHeader, Failure, HeaderError, Message};
 use crate::pending::PendingReply;
 use crate::pool::{Job, Pool};
@@ -27,8 +27,8 @@ pub(crate) struct Core {
     pub(crate) programs: Vec<Arc<dyn Program>>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) limits: Limits,
-    /// For timers; none without a network.
-    pub(crate) runtime: Option<Handle>,
+    /// Who serves connections; none without a network.
+    pub(crate) crew: Option<Arc<Crew>>,
     connection_ids: AtomicU64,
     tick: AtomicU32,
     is_under_pressure: AtomicBool,
@@ -44,13 +44,13 @@ impl Core {
         programs: Vec<Arc<dyn Program>>,
         pool: Arc<Pool>,
         limits: Limits,
-        runtime: Option<Handle>,
+        crew: Option<Arc<Crew>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             programs,
             pool,
             limits,
-            runtime,
+            crew,
             connection_ids: AtomicU64::new(1),
             tick: AtomicU32::new(1),
             is_under_pressure: AtomicBool::new(false),

@@ -18,6 +18,7 @@ use tokio::net::tcp::OwnedReadHalf;
 
 use crate::auth::AuthCache;
 use crate::connection::Connection;
+use crate::crew;
 use crate::dispatch::{self, Step};
 use crate::handover::Unread;
 use crate::pool::Job;
@@ -106,7 +107,7 @@ impl Driver {
         loop {
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(TURNS_MAX) {
-                tokio::task::yield_now().await;
+                crew::pass().await;
             }
             let mut has_waited = false;
             let wake = std::future::poll_fn(|cx| {

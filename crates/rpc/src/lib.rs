@@ -10,6 +10,7 @@ pub mod callback;
 pub mod client;
 mod congestion;
 mod connection;
+mod crew;
 pub mod datagram;
 pub mod detached;
 mod dispatch;

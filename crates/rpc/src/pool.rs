@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 use holdfast_base::limits::{TURN_LATE_MS, TURN_MS, TURN_WORKER_US};
 use holdfast_base::waiting;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::runtime::Handle;
 
 use self::queue::{State, Task};
 use self::turns::{Claim, Runner};
 use self::worker::Workers;
 use crate::connection::{Connection, Ticket};
+use crate::crew::Crew;
 use crate::dispatch::{self, Work};
 use crate::service::{Lane, Turn};
 use crate::together::{self, Shelf};
@@ -93,16 +93,16 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of so many threads; with none, jobs wait for [`Pool::run_queued`]. `runtime` has the connections' workers.
+    /// A pool of so many threads; with none, jobs wait for [`Pool::run_queued`]. `crew` serves the connections.
     ///
     /// # Errors
     /// When the threads cannot be made.
-    pub(crate) fn start(threads: usize, queue_max: usize, runtime: Option<&Handle>) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(threads: usize, queue_max: usize, crew: Option<&Arc<Crew>>) -> io::Result<Arc<Self>> {
         // A quarter is left to the others.
         let lane_threads = (threads - threads / 4).max(1);
         let seats = (0..threads).map(|_| Seat::default()).collect();
         let (state, overseer) = (Mutex::default(), Condvar::new());
-        let workers = runtime.map(Workers::of);
+        let workers = crew.map(Workers::of);
         let pool = Arc::new(Self { state, seats, overseer, queue_max, lane_threads, workers });
         let spawn = |name: String, run: Box<dyn FnOnce(Arc<Self>) + Send>| {
             let this = Arc::clone(&pool);
@@ -236,7 +236,7 @@ impl Pool {
         let ended = began.map(|(claim, began)| (claim, began.elapsed(), Instant::now()));
         let mut state = self.state.lock();
         if let Some((claim, took, now)) = ended {
-            state.turns.note(claim, Some(took), now);
+            state.turns.note(claim, Some(took), (now, self.has_one_worker()));
         }
         state.finish(lane, claim);
         let Some(claim) = claim else { return state };

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::congestion::Pacing;
 use crate::connection::Connection;
+use crate::crew::Crew;
 use crate::dispatch::Core;
 use crate::driver::Driver;
 use crate::handover::HandedConnection;
@@ -93,6 +94,7 @@ pub(crate) struct Listener {
 
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
+    crew: Arc<Crew>,
     register: Mutex<Register>,
     refused: Throttle,
     started: std::time::Instant,
@@ -155,11 +157,12 @@ impl Server {
             let pacing = Pacing::begin(&listener);
             served.push(Arc::new(Listener { socket: TcpListener::from_std(listener)?, pacing }));
         }
-        let runtime = tokio::runtime::Handle::current();
-        let pool = Pool::start(limits.pool_threads, limits.pool_queue, Some(&runtime))?;
-        let core = Core::new(programs, pool, limits, Some(runtime));
+        let crew = Crew::start(&tokio::runtime::Handle::current())?;
+        let pool = Pool::start(limits.pool_threads, limits.pool_queue, Some(&crew))?;
+        let core = Core::new(programs, pool, limits, Some(Arc::clone(&crew)));
         let inner = Arc::new(Inner {
             core,
+            crew,
             register: Mutex::default(),
             refused: Throttle::default(),
             started: std::time::Instant::now(),
@@ -240,6 +243,7 @@ impl Server {
     fn end(&self) {
         self.sweeping.abort();
         self.inner.core.pool.close();
+        self.inner.crew.finish();
     }
 }
 
@@ -332,7 +336,7 @@ impl Inner {
         register.connections.insert(connection.id(), Arc::clone(&connection));
         drop(register);
         let inner = Arc::clone(self);
-        tokio::spawn(async move {
+        self.crew.spawn(async move {
             driver.run().await;
             inner.forget(&connection);
         });

@@ -94,6 +94,25 @@ pub const TURN_SWIFT_SECONDS: u64 = 2;
 /// One in so many workers of connections has a turn himself at most: those that hang must leave some to the others.
 pub const TURN_WORKERS_PART: usize = 4;
 
+/// Milliseconds between two looks at the hands that serve a server's connections while there is much to do: one that hangs while nobody
+/// is at the sockets is stood in for after that, and after twice as long at most.
+pub const CREW_LOOK_MS: u64 = 2;
+
+/// The same while there is little to do.
+pub const CREW_IDLE_MS: u64 = 100;
+
+/// Times that a connection's task ran in such a time from which on there is much to do.
+pub const CREW_BUSY_RUNS: u64 = 64;
+
+/// Looks in a row at which no hand at work has had nothing to do, after which one more comes.
+pub const CREW_FULL_LOOKS: u32 = 5;
+
+/// Looks in a row at which nobody hung, after which one who came in place of one that did goes again.
+pub const CREW_LENT_LOOKS: u32 = 2;
+
+/// Looks after which it is asked whether one hand less would do.
+pub const CREW_CALM_LOOKS: u32 = 50;
+
 /// As many have one turn at once on such a machine.
 pub const TURN_WIDTH_MAX: usize = 8;
 

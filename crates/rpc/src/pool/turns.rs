@@ -1,6 +1,7 @@
 //! Who has the turn where calls would be in each other's way, and who waits for it.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::time::{Duration, Instant};
 
 use holdfast_base::limits::{TURN_REPLIES_MAX, TURN_WIDTH_MAX};
@@ -108,25 +109,38 @@ impl Turns {
         Some(task)
     }
 
-    /// The turn for the worker of this connection, where nobody else has it or waits for it, and whoever has it is soon done.
-    pub(super) fn take(&mut self, turn: Turn, connection: u64, now: Instant) -> Option<Claim> {
-        if !self.is_calm() || self.of.contains_key(&turn) || !self.swift.is(turn, now) {
+    /// The turn for the worker of this connection, where nobody else has it or waits for it, and whoever has it is soon done. Where
+    /// there is but one worker, beside a thread of the pool that still works off what came before: all that come after are for
+    /// the worker, and the pool is soon done.
+    pub(super) fn take(
+        &mut self,
+        turn: Turn,
+        connection: u64,
+        (now, is_one): (Instant, bool),
+    ) -> Option<Claim> {
+        if !self.is_calm() || !self.swift.is(turn, now) {
             return None;
         }
-        let mut waiting = self.spare.pop().unwrap_or_default();
+        let waiting = match self.of.entry(turn) {
+            Entry::Occupied(entry) if !is_one || entry.get().has_worker() => return None,
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.spare.pop().unwrap_or_default()),
+        };
         waiting.come(Some(connection));
         self.claims += 1;
         let claim = waiting.claim(turn, self.claims);
-        self.of.insert(turn, waiting);
         self.begin(claim, Runner::Worker);
         self.has_worked = true;
         Some(claim)
     }
 
-    /// Whoever has this claim is done after so long; `None` where he is not, and others are to go on.
-    pub(super) fn note(&mut self, claim: Claim, took: Option<Duration>, now: Instant) {
+    /// Whoever has this claim is done after so long; `None` where he is not, and others are to go on. Where there is but one worker,
+    /// it has the turn to itself whichever connections ask for it.
+    pub(super) fn note(&mut self, claim: Claim, took: Option<Duration>, (now, is_one): (Instant, bool)) {
         match (took, self.of.get(&claim.turn)) {
-            (Some(took), Some(waiting)) if !waiting.is_shared => self.swift.note(claim.turn, took, now),
+            (Some(took), Some(waiting)) if is_one || !waiting.is_shared => {
+                self.swift.note(claim.turn, took, now);
+            }
             _ => self.swift.forget(claim.turn),
         }
     }
@@ -193,8 +207,7 @@ impl Turns {
     }
 
     fn has_workers(&self) -> bool {
-        let mut holders = self.of.values().flat_map(|waiting| &waiting.holders);
-        holders.any(|holder| holder.runner == Some(Runner::Worker))
+        self.of.values().any(Waiting::has_worker)
     }
 
     /// Whether anybody would be held up by who hangs.
@@ -253,6 +266,10 @@ impl Turns {
 }
 
 impl Waiting {
+    fn has_worker(&self) -> bool {
+        self.holders.iter().any(|holder| holder.runner == Some(Runner::Worker))
+    }
+
     /// A call of this connection asks for the turn.
     fn come(&mut self, connection: Option<u64>) {
         self.is_shared |= self.of.is_some() && self.of != connection;

@@ -7,33 +7,34 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use holdfast_base::limits::TURN_WORKERS_PART;
-use tokio::runtime::Handle;
 
 use super::Pool;
 use super::turns::Claim;
+use crate::crew::Crew;
 use crate::service::Turn;
 
 /// The workers of connections.
 pub(super) struct Workers {
-    runtime: Handle,
+    crew: Arc<Crew>,
     /// As many may have turns at once: those who hang leave the others.
     busy_max: usize,
     busy: AtomicUsize,
 }
 
 impl Workers {
-    pub(super) fn of(runtime: &Handle) -> Self {
-        let busy_max = runtime.metrics().num_workers() / TURN_WORKERS_PART;
-        Self { runtime: runtime.clone(), busy_max, busy: AtomicUsize::new(0) }
+    pub(super) fn of(crew: &Arc<Crew>) -> Self {
+        let busy_max = crew.runtime().metrics().num_workers() / TURN_WORKERS_PART;
+        Self { crew: Arc::clone(crew), busy_max, busy: AtomicUsize::new(0) }
     }
 
     /// Has another worker look at the sockets.
     pub(super) fn call_another(&self) {
-        drop(self.runtime.spawn(std::future::ready(())));
+        self.crew.lend_one();
     }
 
     fn begin(&self) -> Option<Busy<'_>> {
@@ -62,6 +63,10 @@ pub(crate) struct OnWorker<'a> {
 }
 
 impl Pool {
+    pub(super) fn has_one_worker(&self) -> bool {
+        self.workers.as_ref().is_some_and(|workers| workers.crew.is_one())
+    }
+
     /// The turn for the worker of this connection, where nobody else wants it and those who have it are soon done.
     pub(crate) fn take_turn(&self, turn: Turn, connection: u64) -> Option<OnWorker<'_>> {
         let busy = self.workers.as_ref()?.begin()?;
@@ -70,7 +75,7 @@ impl Pool {
         if state.is_closed {
             return None;
         }
-        let claim = state.turns.take(turn, connection, began)?;
+        let claim = state.turns.take(turn, connection, (began, self.has_one_worker()))?;
         self.oversee_turns(&mut state);
         Some(OnWorker { pool: self, claim, began, _busy: busy })
     }
@@ -82,7 +87,8 @@ impl OnWorker<'_> {
         let Self { pool, claim, began, .. } = self;
         let now = Instant::now();
         let mut state = pool.state.lock();
-        state.turns.note(claim, is_done.then(|| now.saturating_duration_since(began)), now);
+        let took = is_done.then(|| now.saturating_duration_since(began));
+        state.turns.note(claim, took, (now, pool.has_one_worker()));
         state.finish(None, Some(claim));
         pool.wake(&mut state);
     }

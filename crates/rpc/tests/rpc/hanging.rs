@@ -1,6 +1,7 @@
 //! A program that hangs on demand, in turns or in lanes.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -21,7 +22,10 @@ pub(crate) const HANGS: u32 = 2;
 /// Is answered, and only from the pool.
 pub(crate) const WAITS: u32 = 3;
 
-/// Every call goes to the pool, in the lane that its first word names, if any.
+/// Hangs until told, whoever runs it.
+pub(crate) const STICKS: u32 = 4;
+
+/// Every call but those that stick goes to the pool, in the lane that its first word names, if any.
 struct Hanging {
     /// What all calls take.
     turn: Option<Turn>,
@@ -29,6 +33,18 @@ struct Hanging {
     told: Condvar,
     /// Calls that were run by who had the turn.
     in_turn: AtomicUsize,
+}
+
+impl Hanging {
+    fn go_on(&self) {
+        *self.goes_on.lock().unwrap() = true;
+        self.told.notify_all();
+    }
+
+    fn hang(&self) {
+        let goes_on = self.goes_on.lock().unwrap();
+        drop(self.told.wait_while(goes_on, |goes_on| !*goes_on).unwrap());
+    }
 }
 
 impl Program for Hanging {
@@ -45,6 +61,10 @@ impl Program for Hanging {
         args.u32().ok().map(|lane| Lane(u64::from(lane)))
     }
     fn call(&self, call: &mut Call<'_>, _: &mut Writer) -> Outcome {
+        if call.procedure == STICKS {
+            self.hang();
+            return Outcome::Reply;
+        }
         if call.mode == Mode::Inline || (call.procedure == WAITS && call.mode == Mode::Turn) {
             return Outcome::Offload;
         }
@@ -52,16 +72,24 @@ impl Program for Hanging {
             self.in_turn.fetch_add(1, Ordering::SeqCst);
         }
         if call.procedure == HANGS {
-            let goes_on = self.goes_on.lock().unwrap();
-            drop(self.told.wait_while(goes_on, |goes_on| !*goes_on).unwrap());
+            self.hang();
         }
         Outcome::Reply
     }
 }
 
+/// When it goes nothing hangs any more: a runtime waits for its threads when it goes, of a test that failed as well.
+struct Untied(Arc<Hanging>);
+
+impl Drop for Untied {
+    fn drop(&mut self) {
+        self.0.go_on();
+    }
+}
+
 /// A server of it.
 pub(crate) struct Host {
-    program: Arc<Hanging>,
+    program: Untied,
     server: Server,
     runtime: Runtime,
 }
@@ -79,12 +107,12 @@ impl Host {
             told: Condvar::new(),
             in_turn: AtomicUsize::new(0),
         });
-        let runtime = holdfast_rpc::runtime::runtime(std::num::NonZero::new(workers)).unwrap();
+        let runtime = holdfast_rpc::runtime::runtime(NonZero::new(workers)).unwrap();
         let inside = runtime.enter();
         let any = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let server = Server::start(vec![any], vec![program.clone()], limits).unwrap();
         drop(inside);
-        Self { program, server, runtime }
+        Self { program: Untied(program), server, runtime }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -93,13 +121,12 @@ impl Host {
 
     /// How many calls were run by who had the turn.
     pub(crate) fn in_turn(&self) -> usize {
-        self.program.in_turn.load(Ordering::SeqCst)
+        self.program.0.in_turn.load(Ordering::SeqCst)
     }
 
     /// What hangs goes on, and nothing hangs any more.
     pub(crate) fn go_on(&self) {
-        *self.program.goes_on.lock().unwrap() = true;
-        self.program.told.notify_all();
+        self.program.0.go_on();
     }
 
     pub(crate) fn shutdown(self) {

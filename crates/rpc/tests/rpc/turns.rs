@@ -4,7 +4,7 @@ use holdfast_rpc::Turn;
 use holdfast_rpc::server::Limits;
 
 use crate::client::{Client, call, marked, word};
-use crate::hanging::{HANGS, Host, PASSES, WAITS};
+use crate::hanging::{HANGS, Host, PASSES, STICKS, WAITS};
 
 #[test]
 fn what_hangs_holds_up_neither_those_behind_it_nor_the_replies_before_it() {
@@ -60,6 +60,39 @@ fn a_worker_that_hangs_in_its_turn_holds_up_no_other_connection() {
     host.go_on();
     assert_eq!(answers, Vec::from_iter(0..20));
     assert_eq!(word(&hung.try_receive().unwrap(), 0), 1000);
+    host.shutdown();
+}
+
+#[test]
+fn a_worker_that_hangs_is_stood_in_for() {
+    let host = Host::with_workers(8, None, Limits { pool_threads: 8, ..Limits::default() });
+    let mut other = Client::connect(host.address());
+    let mut stuck: Vec<_> = (0..4).map(|_| Client::connect(host.address())).collect();
+    for (xid, client) in (0..).zip(&mut stuck) {
+        client.send(&call(xid, STICKS, &[]));
+        other.send(&call(xid, PASSES, &[]));
+        assert_eq!(word(&other.try_receive().unwrap(), 0), xid);
+    }
+    host.go_on();
+    for (xid, client) in (0..).zip(&mut stuck) {
+        assert_eq!(word(&client.try_receive().unwrap(), 0), xid);
+    }
+    host.shutdown();
+}
+
+#[test]
+fn one_worker_has_the_turn_whichever_connections_ask_for_it() {
+    let host = Host::with_workers(8, Some(Turn(1)), Limits { pool_threads: 8, ..Limits::default() });
+    let mut clients: Vec<_> = (0..4).map(|_| Client::connect(host.address())).collect();
+    for xid in 0..200 {
+        let sent = marked(&call(xid, PASSES, &[])).repeat(4);
+        clients.iter_mut().for_each(|client| std::io::Write::write_all(&mut client.0, &sent).unwrap());
+        for client in &mut clients {
+            (0..4).for_each(|_| assert_eq!(word(&client.try_receive().unwrap(), 0), xid));
+        }
+    }
+    let (all, in_turn) = (200 * 4 * 4, host.in_turn());
+    assert!(2 * in_turn > all, "{in_turn} of {all} were done where they were read");
     host.shutdown();
 }
 

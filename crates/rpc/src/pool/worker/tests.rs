@@ -22,8 +22,15 @@ const OTHER: u64 = 99;
 
 /// A pool whose jobs are run by the test, with the workers of a runtime: two may have turns.
 fn pool() -> (Arc<Pool>, Runtime) {
+    pool_of(2)
+}
+
+/// The same with so many hands at work.
+fn pool_of(hands: usize) -> (Arc<Pool>, Runtime) {
     let runtime = Builder::new_multi_thread().worker_threads(2 * TURN_WORKERS_PART).build().unwrap();
-    let workers = Some(Workers::of(runtime.handle()));
+    let crew = Crew::new(runtime.handle(), 2 * TURN_WORKERS_PART);
+    (1..hands).for_each(|_| crew.lend_one());
+    let workers = Some(Workers::of(&crew));
     let (state, overseer, seats) = (Mutex::default(), Condvar::new(), vec![Seat::default()]);
     let pool = Pool { state, seats, overseer, queue_max: 100, lane_threads: 2, workers };
     (Arc::new(pool), runtime)
@@ -110,4 +117,17 @@ fn a_worker_that_hangs_loses_its_turn_and_no_other_tries_that() {
     assert!(pool.state.lock().pop(2, 0).is_some());
     mine.end(true);
     assert!(!is_taken_by(&pool, TURN, OTHER));
+}
+
+#[test]
+fn a_worker_alone_has_the_turn_beside_the_pool_whoever_asks_for_it() {
+    let ((pool, _runtime), client) = (pool_of(1), Detached::new(vec![], Limits::default()).unwrap());
+    pool.state.lock().turns.remember(TURN);
+    push(&pool, &client);
+    let mine = pool.take_turn(TURN, OTHER).unwrap();
+    assert!(!is_taken_by(&pool, TURN, OTHER), "once");
+    mine.end(true);
+    run_all(&pool);
+    assert!(is_taken_by(&pool, TURN, OTHER), "though two have asked for it");
+    assert_eq!(client.connection().unanswered(), (0, 0));
 }
