@@ -206,7 +206,7 @@ impl Watch {
         let what = if mode.write { Pledge::WriteFile } else { Pledge::ReadFile };
         let kind = if mode.write { LeaseKind::Write } else { LeaseKind::Read };
         let lease = Some(Lease { kind, can_read: mode.read || is_readable(fd), can_write: mode.write });
-        let fid = Fid::of(object.fd())?;
+        let fid = Fid::of(object)?;
         let (handle, shared) = (object.handle, &self.0);
         let mut table = shared.table.lock();
         if table.held.contains_key(&handle) {

@@ -253,7 +253,7 @@ impl Shared {
             _ if has_handle => None,
             _ => Some(Arc::new(rustix::io::fcntl_dupfd_cloexec(object.fd(), 0).ok()?)),
         };
-        let fid = Fid::of(object.fd())?;
+        let fid = Fid::of(object)?;
         let mask = match &leasing {
             None if object.kind == FileKind::Directory => events::DIRECTORY,
             None => events::FILE,
