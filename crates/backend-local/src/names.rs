@@ -281,6 +281,7 @@ impl LocalBackend {
         let is_gone = object.look().ok()?.stx_nlink == 0;
         if is_gone {
             self.table.removed(&object);
+            self.watch.removed(&object.handle);
             self.forget(&object);
         } else {
             self.note_change(&object);

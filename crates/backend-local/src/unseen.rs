@@ -134,7 +134,12 @@ impl LocalBackend {
             let held = self.held_child(&dir, name);
             let is_last = held.is_none() && has_one_name(&dir, name);
             unlink(&dir, name, kind)?;
-            self.let_go(held).unwrap_or(is_last)
+            self.let_go(held).unwrap_or_else(|| {
+                if is_last {
+                    self.watch.removed(victim);
+                }
+                is_last
+            })
         };
         self.end_unseen(unseen);
         Ok(Some(Removed { is_gone }))

@@ -266,8 +266,16 @@ impl Shared {
         }
         .ok()?;
         let fs = Arc::clone(&object.fs);
-        let mut held =
-            Held { pledges: Vec::new(), is_broken: false, fd, fs, lease: None, fid: fid.clone(), mask };
+        let mut held = Held {
+            pledges: Vec::new(),
+            is_broken: false,
+            is_removed: false,
+            fd,
+            fs,
+            lease: None,
+            fid: fid.clone(),
+            mask,
+        };
         if let Some(leasing) = leasing {
             let leased = match leasing.is_proof {
                 true => self.prove(&leasing),
