@@ -1,6 +1,6 @@
 //! Attributes: looking at them, setting them, and judging access.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,8 @@ use holdfast_vfs::{
 };
 use parking_lot::MutexGuard;
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Uid, statx,
+    AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timestamps, Uid,
+    statx,
 };
 use rustix::io::Errno;
 
@@ -235,7 +236,7 @@ impl LocalBackend {
         object.ino as usize % self.stripes.len()
     }
 
-    fn stripe(&self, object: &Object) -> &parking_lot::Mutex<()> {
+    pub(crate) fn stripe(&self, object: &Object) -> &parking_lot::Mutex<()> {
         &self.stripes[self.stripe_index(object)]
     }
 
@@ -314,6 +315,20 @@ impl LocalBackend {
         Ok(())
     }
 
+    /// As [`LocalBackend::apply`], of an open file: times without a walk.
+    pub(crate) fn apply_open(
+        &self,
+        cx: &Cx<'_>,
+        (file, kind): (&OwnedFd, FileKind),
+        set: &SetAttrs,
+    ) -> FsResult<()> {
+        self.apply(cx, (file.as_fd(), kind), &SetAttrs { atime: None, mtime: None, ..*set })?;
+        if set.atime.is_none() && set.mtime.is_none() {
+            return Ok(());
+        }
+        self.set_times_by(cx, file.as_fd(), set, |times| rustix::fs::futimens(file, times))
+    }
+
     fn set_mode(&self, object: BorrowedFd<'_>, mode: u32) -> FsResult<()> {
         match sys::chmod_object(object, mode & 0o7777) {
             Err(Errno::NOSYS) => {
@@ -327,11 +342,19 @@ impl LocalBackend {
     }
 
     fn set_times(&self, cx: &Cx<'_>, object: BorrowedFd<'_>, set: &SetAttrs) -> FsResult<()> {
-        let times = rustix::fs::Timestamps {
-            last_access: timespec(set.atime),
-            last_modification: timespec(set.mtime),
-        };
-        let apply = || rustix::fs::utimensat(object, "", &times, AtFlags::EMPTY_PATH);
+        let by_path = |times: &Timestamps| rustix::fs::utimensat(object, "", times, AtFlags::EMPTY_PATH);
+        self.set_times_by(cx, object, set, by_path)
+    }
+
+    fn set_times_by(
+        &self,
+        cx: &Cx<'_>,
+        object: BorrowedFd<'_>,
+        set: &SetAttrs,
+        by: impl Fn(&Timestamps) -> rustix::io::Result<()>,
+    ) -> FsResult<()> {
+        let times = Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
+        let apply = || by(&times);
         let _acting = self.identity.act_as(cx.caller)?;
         let is_given = matches!(set.atime, Some(SetTime::At(_))) || matches!(set.mtime, Some(SetTime::At(_)));
         match apply() {

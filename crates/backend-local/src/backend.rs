@@ -10,8 +10,8 @@ use holdfast_vfs::{
     AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
     CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError,
     FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind,
-    LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed,
-    RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
+    LockedBy, Name, NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind,
+    Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -97,6 +97,16 @@ impl Backend for LocalBackend {
         self.do_link(cx, object, dir, name)
     }
 
+    fn make_file(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        (set, open): (&SetAttrs, Option<OpenMode>),
+    ) -> FsResult<NewFile> {
+        self.do_make_file(cx, (dir, name), set, open)
+    }
+
     fn make_nameless(
         &self,
         cx: &Cx<'_>,
@@ -180,6 +190,10 @@ impl Backend for LocalBackend {
 
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
         self.do_write(cx, file, at, data)
+    }
+
+    fn write_first(&self, cx: &Cx<'_>, file: File<'_>, data: &[u8], set: &SetAttrs) -> FsResult<()> {
+        self.do_write_first(cx, file, data, set)
     }
 
     fn append(

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::errors::fs_error;
 use crate::failpoint;
 use crate::files::Made;
+use crate::filesystem::LOOK;
 use crate::local::LocalBackend;
 use crate::names::left_to_set;
 use crate::object::Object;
@@ -59,7 +60,7 @@ impl LocalBackend {
         mode: Mode,
     ) -> FsResult<Option<Made>> {
         let set = with_verifier(how.set, verifier);
-        let by_name = || self.make_named(cx, (dir, name), (&set, how.open), mode);
+        let by_name = || self.make_named(cx, (dir, name), (&set, how.open), (mode, LOOK));
         if !dir.fs.makes_nameless() {
             return by_name();
         }
@@ -78,7 +79,7 @@ impl LocalBackend {
             Naming::Refused => return by_name(),
         }
         failpoint::pass();
-        match self.known_by_name((dir, name), &fd) {
+        match self.known_by_name((dir, name), &fd, LOOK) {
             Ok((object, st)) => Ok(Some(Made { object, st, fd })),
             Err(e) => self.unmake(cx, (dir, name), e),
         }

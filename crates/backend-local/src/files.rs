@@ -7,12 +7,13 @@ use holdfast_vfs::{
     AttrMask, Attrs, CreateHow, CreateMode, Created, Cx, File, FileKind, FileSpan, FsError, FsResult, Handle,
     Name, Node, OpenMode, Read, SetAttrs, Wait, WriteAt, Written, attrs_if_any,
 };
-use rustix::fs::{AtFlags, Mode, OFlags, Statx, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 
 use crate::errors::fs_error;
 use crate::exclusive::made_with;
 use crate::failpoint;
+use crate::filesystem::LOOK;
 use crate::local::{Keep, LocalBackend};
 use crate::looks::{self, Begun};
 use crate::marks::Changing;
@@ -140,7 +141,7 @@ impl LocalBackend {
         let mode = self.creation_mode(dir, how.set, 0o600)?;
         let made = match how.mode {
             CreateMode::Exclusive(verifier) => self.make_exclusive(cx, (dir, name), (how, verifier), mode),
-            _ => self.make_named(cx, (dir, name), (how.set, how.open), mode),
+            _ => self.make_named(cx, (dir, name), (how.set, how.open), (mode, LOOK)),
         };
         let Some(Made { object, st, fd }) = made? else { return Ok(None) };
         drop(acting);
@@ -151,13 +152,14 @@ impl LocalBackend {
         Ok(Some(Created { node, dir: self.after(before)?, is_new: true, file }))
     }
 
-    /// Makes the file under its name and gives it then what is left to give. The thread acts as the caller.
+    /// Makes the file under its name and gives it then what is left to give. The thread acts as the caller. Where nothing was left the
+    /// look at it is for `asked` alone.
     pub(crate) fn make_named(
         &self,
         cx: &Cx<'_>,
         (dir, name): (&Object, &[u8]),
         (set, open): (&SetAttrs, Option<OpenMode>),
-        mode: Mode,
+        (mode, asked): (Mode, StatxFlags),
     ) -> FsResult<Option<Made>> {
         let access = open.map_or(OFlags::RDWR, open_flags);
         let flags =
@@ -168,7 +170,7 @@ impl LocalBackend {
         });
         let Some(fd) = opened? else { return Ok(None) };
         failpoint::pass();
-        let finished = self.known_by_name((dir, name), &fd).and_then(|(object, st)| {
+        let finished = self.known_by_name((dir, name), &fd, asked).and_then(|(object, st)| {
             self.finish_file(cx, (&object, st), &fd, (set, open)).map(|st| (object, st))
         });
         match finished {
@@ -177,13 +179,16 @@ impl LocalBackend {
         }
     }
 
-    /// Takes in the file that was made under this name, with a look at it.
+    /// Takes in the file that was made under this name, with a look at it for what is asked.
     pub(crate) fn known_by_name(
         &self,
-        (dir, name): (&Object, &[u8]),
+        at: (&Object, &[u8]),
         fd: &OwnedFd,
+        asked: StatxFlags,
     ) -> FsResult<(Arc<Object>, Statx)> {
-        self.proc_fd.path_only(fd).and_then(|path| self.take_in(dir, name, path, Keep::Always))
+        let path = self.proc_fd.path_only(fd)?;
+        let st = statx(&path, "", AtFlags::EMPTY_PATH, asked).map_err(fs_error)?;
+        self.take_in_seen(at, (path, st), Keep::Always)
     }
 
     /// Takes the name of what cannot be used away again.
@@ -433,7 +438,7 @@ fn read_some(fd: &OwnedFd, offset: u64, into: &mut [u8], wait: Wait) -> FsResult
 }
 
 /// Writes until all is written or space runs out after something was.
-fn write_all(fd: &OwnedFd, offset: u64, data: &[u8]) -> FsResult<usize> {
+pub(crate) fn write_all(fd: &OwnedFd, offset: u64, data: &[u8]) -> FsResult<usize> {
     let mut done = 0;
     while done < data.len() {
         match rustix::io::pwrite(fd, &data[done..], offset + done as u64) {

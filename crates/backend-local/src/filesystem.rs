@@ -239,6 +239,7 @@ pub(crate) struct FileSystem {
     /// Guarded by itself: ids of btrfs subvolumes, which have device numbers of their own.
     subvolumes: RwLock<FxHashMap<u64, FsId>>,
     pub(crate) covered_ino: OnceLock<u64>,
+    told_id: OnceLock<u64>,
 }
 
 /// What every look at an object asks for: [`FileSystem`]s need the mount and the device in any case.
@@ -269,7 +270,18 @@ impl FileSystem {
             lacks_nameless: AtomicBool::new(false),
             subvolumes: RwLock::default(),
             covered_ino: OnceLock::new(),
+            told_id: OnceLock::new(),
         }
+    }
+
+    /// Its id as `statfs` tells it, asked once: the kernel counts up all that the file system holds each time. (btrfs has one for each
+    /// subvolume.)
+    pub(crate) fn told_id(&self) -> Option<u64> {
+        if let Some(id) = self.told_id.get() {
+            return Some(*id);
+        }
+        let id = rustix::fs::fstatvfs(&self.top).ok()?.f_fsid;
+        Some(*self.told_id.get_or_init(|| id))
     }
 
     /// Whether a file that is to be named at once may be made without a name: where that is known, and where its log plays

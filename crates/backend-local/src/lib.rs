@@ -45,6 +45,7 @@ mod spares;
 mod sys;
 mod sys_notify;
 mod table;
+mod unseen;
 mod watch;
 mod xattrs;
 

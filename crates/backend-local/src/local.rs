@@ -201,6 +201,16 @@ impl LocalBackend {
         keep: Keep,
     ) -> FsResult<(Arc<Object>, Statx)> {
         let st = statx(&fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
+        self.take_in_seen((parent, name), (fd, st), keep)
+    }
+
+    /// The same of what was looked at.
+    pub(crate) fn take_in_seen(
+        &self,
+        (parent, name): (&Object, &[u8]),
+        (fd, st): (OwnedFd, Statx),
+        keep: Keep,
+    ) -> FsResult<(Arc<Object>, Statx)> {
         let fs = match self.mounts.known(&st) {
             Some(fs) => fs,
             None => {

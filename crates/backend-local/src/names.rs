@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_vfs::{
     AttrMask, Attrs, Change, Cx, Device, FileKind, FsError, FsResult, Handle, Name, NewNode, Node,
-    RemoveKind, Removed, RenameFlags, SetAttrs, stands_for,
+    RemoveKind, RenameFlags, SetAttrs,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, openat, openat2};
 use rustix::io::Errno;
@@ -249,63 +249,17 @@ impl LocalBackend {
         name: Name<'_>,
         kind: RemoveKind,
     ) -> FsResult<Change> {
-        self.remove_name(cx, dir, name, kind).map(|(change, _)| change)
-    }
-
-    /// See [`holdfast_vfs::Backend::remove_seen`].
-    pub(crate) fn do_remove_seen(
-        &self,
-        cx: &Cx<'_>,
-        (dir, name): (&Handle, Name<'_>),
-        kind: RemoveKind,
-        victim: &Handle,
-    ) -> FsResult<Option<Removed>> {
-        if !stands_for(self, cx, (dir, name), victim)? {
-            return Ok(None);
-        }
-        let (dir, is_gone) = self.remove_name(cx, dir, name, kind)?;
-        // Of what we hold no descriptor of, the file system says whether it is still there.
-        let is_gone = is_gone.unwrap_or_else(|| match self.resolve(cx.wait, victim) {
-            Ok(left) => left.look().is_ok_and(|st| st.stx_nlink == 0),
-            Err(error) => error == FsError::Stale,
-        });
-        Ok(Some(Removed { dir, is_gone }))
-    }
-
-    /// Removes a name; says as well whether that was the object's last, where we hold a descriptor of it.
-    fn remove_name(
-        &self,
-        cx: &Cx<'_>,
-        dir: &Handle,
-        name: Name<'_>,
-        kind: RemoveKind,
-    ) -> FsResult<(Change, Option<bool>)> {
         let dir = self.resolve(cx.wait, dir)?;
         dir.must_be_dir()?;
         self.may_wait(cx, &dir)?;
         let before = self.before(&dir)?;
-        let is_gone;
         {
             let _acting = self.identity.act_as(cx.caller)?;
-            let name = name.as_bytes();
-            let victim = self.held_child(&dir, name);
-            let unlink = |flags| rustix::fs::unlinkat(dir.fd(), name, flags);
-            let done = match kind {
-                RemoveKind::NonDirectory => unlink(AtFlags::empty()),
-                RemoveKind::Directory => unlink(AtFlags::REMOVEDIR),
-                RemoveKind::Any => match unlink(AtFlags::empty()) {
-                    Err(Errno::ISDIR) => unlink(AtFlags::REMOVEDIR),
-                    other => other,
-                },
-            };
-            done.map_err(|e| match e {
-                // POSIX allows it for a directory that has entries.
-                Errno::EXIST => FsError::NotEmpty,
-                e => fs_error(e),
-            })?;
-            is_gone = self.let_go(victim);
+            let victim = self.held_child(&dir, name.as_bytes());
+            unlink(&dir, name.as_bytes(), kind)?;
+            self.let_go(victim);
         }
-        Ok((self.after(before)?, is_gone))
+        self.after(before)
     }
 
     /// The object of a name when we hold a descriptor of it.
@@ -322,11 +276,12 @@ impl LocalBackend {
 
     /// After an object lost a name: when that was the last one, our idle descriptor must not keep its space. Says whether
     /// it was; `None` where that is not known.
-    fn let_go(&self, object: Option<Arc<Object>>) -> Option<bool> {
+    pub(crate) fn let_go(&self, object: Option<Arc<Object>>) -> Option<bool> {
         let object = object?;
         let is_gone = object.look().ok()?.stx_nlink == 0;
         if is_gone {
             self.table.removed(&object);
+            self.watch.removed(&object.handle);
             self.forget(&object);
         } else {
             self.note_change(&object);
@@ -365,6 +320,24 @@ fn open_name(dir: &Object, name: &[u8], may_block: bool) -> FsResult<OwnedFd> {
         Err(Errno::AGAIN) => Err(FsError::WouldBlock),
         other => other.map_err(fs_error),
     }
+}
+
+/// Removes a name. The thread acts as the caller.
+pub(crate) fn unlink(dir: &Object, name: &[u8], kind: RemoveKind) -> FsResult<()> {
+    let unlink = |flags| rustix::fs::unlinkat(dir.fd(), name, flags);
+    let done = match kind {
+        RemoveKind::NonDirectory => unlink(AtFlags::empty()),
+        RemoveKind::Directory => unlink(AtFlags::REMOVEDIR),
+        RemoveKind::Any => match unlink(AtFlags::empty()) {
+            Err(Errno::ISDIR) => unlink(AtFlags::REMOVEDIR),
+            other => other,
+        },
+    };
+    done.map_err(|e| match e {
+        // POSIX allows it for a directory that has entries.
+        Errno::EXIST => FsError::NotEmpty,
+        e => fs_error(e),
+    })
 }
 
 fn make_at(dir: &Object, name: &[u8], what: NewNode<'_>, mode: Mode) -> FsResult<()> {

@@ -249,6 +249,26 @@ pub(crate) fn chmod_object(object: impl AsFd, mode: u32) -> Result<()> {
     .map(drop)
 }
 
+/// The names of an object's extended attributes, each with a NUL behind it, by its name in a directory: symbolic links are followed.
+/// `ENOSYS` before Linux 6.13.
+pub(crate) fn list_xattrs(dir: impl AsFd, name: &CStr, into: &mut [u8]) -> Result<usize> {
+    /// The same wherever Linux runs but on Alpha.
+    const LISTXATTRAT: c_long = 465;
+    const FLAGS: c_uint = 0;
+    // SAFETY: the name is NUL-terminated, and `into` has as many bytes as is said.
+    let told = check(unsafe {
+        libc::syscall(
+            LISTXATTRAT,
+            dir.as_fd().as_raw_fd(),
+            name.as_ptr(),
+            FLAGS,
+            into.as_mut_ptr(),
+            into.len(),
+        )
+    })?;
+    Ok(told as usize)
+}
+
 /// How far a call of [`sync_data`] goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncData {

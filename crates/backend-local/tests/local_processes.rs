@@ -11,6 +11,8 @@ mod fresh;
 mod listeners;
 #[path = "local_processes/overlap.rs"]
 mod overlap;
+#[path = "local_processes/removed.rs"]
+mod removed;
 #[path = "local_processes/taken_over.rs"]
 mod taken_over;
 

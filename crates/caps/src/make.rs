@@ -8,8 +8,8 @@ use holdfast_ledger::Now;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_state::EntryKinds;
 use holdfast_vfs::{
-    self as vfs, AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FileObject, FsError, Name, NewNode,
-    OpenMode, SetAttrs as VfsSetAttrs, Stability, WriteAt,
+    self as vfs, AttrMask, Caller, File, FileKind, FileObject, FsError, Name, NewNode, OpenMode,
+    SetAttrs as VfsSetAttrs, Stability, WriteAt,
 };
 use holdfast_wire::caps::{CapsStat, Handle, IfTaken, Ref, SetAttrs};
 
@@ -114,8 +114,8 @@ impl Doing<'_> {
         let partial = self.this.partial.clone().filter(|partial| partial.op == self.op);
         if let Some(Partial { handle: Some(handle), name, .. }) = partial {
             let site = dir.beside(handle);
-            self.write(&site, &caller, (File::Stateless(&handle), 0), data)?;
-            return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
+            self.fill((&dir, &site), &caller, (File::Stateless(&handle), data), &set)?;
+            return Ok(self.made(&dir, &site, (making, &name), !data.is_empty()));
         }
         let is_own = self.holds_entries(&dir);
         let spare = pooled.map(|handle| self.spare((&dir, &caller), handle)).transpose()?.flatten();
@@ -132,28 +132,45 @@ impl Doing<'_> {
         let first = VfsSetAttrs { atime: times.0, mtime: times.1, ..set };
         let mut names = self.names(making);
         while let Some(name) = names.next(making.if_taken) {
-            let how = CreateHow { mode: CreateMode::Guarded, set: &first, open, want: AttrMask::NONE };
-            let (mutation, name_of) = (self.mutation(&dir, &caller), Name::new(&name)?);
-            let created = match is_own {
-                true => mutation.create_free(&dir.handle, name_of, &how),
-                false => mutation.create(&dir.handle, name_of, &how),
-            };
-            let created = match created {
+            let at = (&dir.handle, Name::new(&name)?);
+            let made = match self.mutation(&dir, &caller).make_file(at, (&first, open), is_own) {
                 Err(FsError::Exists) => continue,
                 other => other?,
             };
-            let site = dir.beside(created.node.handle);
+            let site = dir.beside(made.handle);
             self.this.partial = Some(Partial { op: self.op, handle: Some(site.handle), name: name.clone() });
-            if let Some(file) = created.file.as_ref().filter(|_| !data.is_empty()) {
-                // Its name is there, whatever has to wait.
-                let written = self.write(&site, &caller, (File::Open(&site.handle, file), 0), data);
-                written.inspect_err(|_| self.touch_dir(&dir))?;
+            if let Some(file) = &made.file {
+                self.fill((&dir, &site), &caller, (File::Open(&site.handle, file), data), &set)?;
             }
-            let made = self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()))?;
-            self.grant_first(&site, making, created.file.as_ref());
-            return Ok(made);
+            let outcome = self.made(&dir, &site, (making, &name), !data.is_empty());
+            self.grant_first(&site, making, made.file.as_ref());
+            return Ok(outcome);
         }
         Err(Stop::Refused(CapsStat::Exist))
+    }
+
+    /// Writes a new file's first data, and sets once more what that has changed.
+    fn fill(
+        &mut self,
+        (dir, site): (&Site, &Site),
+        caller: &Caller,
+        (file, data): (File<'_>, &[u8]),
+        set: &VfsSetAttrs,
+    ) -> Result<(), Stop> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let again = VfsSetAttrs {
+            mode: set.mode.filter(|mode| set.umask.is_none() && mode & SET_ID_BITS != 0),
+            atime: set.atime,
+            mtime: set.mtime,
+            ..VfsSetAttrs::default()
+        };
+        failpoint::pass(Point::BeforeMutation);
+        let filled = site.export.backend.write_first(&self.actor.cx(caller), file, data, &again);
+        failpoint::pass(Point::AfterMutation);
+        // Its name is there, whatever has to wait.
+        Ok(filled.inspect_err(|_| self.touch_dir(dir))?)
     }
 
     /// Whether the client knows of every entry of a directory.
@@ -203,7 +220,7 @@ impl Doing<'_> {
                 },
                 Err(error) => return Err(error.into()),
             };
-            return self.made(&dir, &site, (making, &name), (&caller, &set, false));
+            return Ok(self.made(&dir, &site, (making, &name), false));
         }
         Err(Stop::Refused(CapsStat::Exist))
     }
@@ -230,28 +247,18 @@ impl Doing<'_> {
         Ok(is_dir.then_some(Outcome::Made { handle, other_name }))
     }
 
-    /// Ends a making: what writing has changed again is set once more.
+    /// Ends a making.
     fn made(
         &mut self,
         dir: &Site,
         site: &Site,
         (making, name): (&Making<'_>, &[u8]),
-        (caller, set, has_data): (&Caller, &VfsSetAttrs, bool),
-    ) -> Result<Outcome, Stop> {
-        let again = VfsSetAttrs {
-            mode: set.mode.filter(|mode| set.umask.is_none() && mode & SET_ID_BITS != 0),
-            atime: set.atime,
-            mtime: set.mtime,
-            ..VfsSetAttrs::default()
-        };
+        has_data: bool,
+    ) -> Outcome {
         self.touch_dir(dir);
-        if has_data && again != VfsSetAttrs::default() {
-            let backend = &site.export.backend;
-            backend.setattr(&self.actor.cx(caller), File::Stateless(&site.handle), &again, None)?;
-        }
         self.touch(&site.export, site.handle, has_data);
         let other_name = if name == making.name { Vec::new() } else { name.to_vec() };
-        Ok(Outcome::Made { handle: self.caps.seal(site), other_name })
+        Outcome::Made { handle: self.caps.seal(site), other_name }
     }
 
     /// Writes all of it.

@@ -7,8 +7,8 @@ use holdfast_recovery::Intent;
 use holdfast_recovery::intent::{NodeKind, Place};
 use holdfast_vfs::{
     AttrMask, Attrs, Backend, Change, CreateHow, CreateMode, Created, CtimeGuard, Cx, File, FsError,
-    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, Removed, RenameFlags, SetAttrs, Spare,
-    WriteAt, Written, XattrMode,
+    FsResult, Handle, Name, NewFile, NewNode, Node, OpenMode, RemoveKind, Removed, RenameFlags, SetAttrs,
+    Spare, WriteAt, Written, XattrMode,
 };
 
 use crate::failpoint::{self, Point};
@@ -48,27 +48,7 @@ impl Mutation<'_> {
     ///
     /// # Errors
     /// The backend's, and those of [`Undertaking`].
-    pub fn create(self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
-        self.create_at(dir, name, how, false)
-    }
-
-    /// As [`Mutation::create`], of a name of which the caller knows that no client can have made anything under it: it is
-    /// not looked at before. Should a local process have made something, the request fails as it would; only after a
-    /// crash in that very moment would it be taken for the request's own, if it is as young.
-    ///
-    /// # Errors
-    /// As [`Mutation::create`].
-    pub fn create_free(self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
-        self.create_at(dir, name, how, true)
-    }
-
-    fn create_at(
-        mut self,
-        dir: &Handle,
-        name: Name<'_>,
-        how: &CreateHow<'_>,
-        is_free: bool,
-    ) -> FsResult<Created> {
+    pub fn create(mut self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
         let make = |m: &Self| m.change(|m| m.backend.create(&m.cx, dir, name, how));
         if how.mode == CreateMode::MustExist {
             return make(&self);
@@ -80,7 +60,7 @@ impl Mutation<'_> {
         }
         let made = self.alone(((dir, name), None), |m| {
             if !is_known_again && m.record.is_some() {
-                if is_free || m.named(dir, name)? == Named::Free {
+                if m.named(dir, name)? == Named::Free {
                     m.about_to_make(dir, name, NodeKind::Regular)?;
                 } else if how.mode == CreateMode::Unchecked {
                     return Ok(None);
@@ -92,8 +72,33 @@ impl Mutation<'_> {
         made.map_or_else(|| make(&self), Ok)
     }
 
+    /// As [`Backend::make_file`]. Where the name `is_free`, as the caller knows that no client can have made anything under it, it is
+    /// not looked at before. Should a local process have made something, the request fails as it would; only after a
+    /// crash in that very moment would it be taken for the request's own, if it is as young.
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn make_file(
+        mut self,
+        (dir, name): (&Handle, Name<'_>),
+        (set, open): (&SetAttrs, Option<OpenMode>),
+        is_free: bool,
+    ) -> FsResult<NewFile> {
+        if self.standing()? == Standing::Done {
+            let how = CreateHow { mode: CreateMode::Guarded, set, open, want: AttrMask::NONE };
+            let Created { node, file, .. } = self.created_before(dir, name, &how)?;
+            return Ok(NewFile { handle: node.handle, file });
+        }
+        self.alone(((dir, name), None), |m| {
+            if m.record.is_some() && (is_free || m.named(dir, name)? == Named::Free) {
+                m.about_to_make(dir, name, NodeKind::Regular)?;
+            }
+            m.change(|m| m.backend.make_file(&m.cx, dir, name, (set, open)))
+        })
+    }
+
     /// As [`Backend::place`]: the file stands for the create from now on, in what is recorded too. `is_free` as in
-    /// [`Mutation::create_free`]. To be used only where nothing was done before a crash; what was is told by
+    /// [`Mutation::make_file`]. To be used only where nothing was done before a crash; what was is told by
     /// [`Mutation::create`].
     ///
     /// # Errors
@@ -183,7 +188,7 @@ impl Mutation<'_> {
         victim: &Handle,
     ) -> FsResult<Option<Removed>> {
         if self.standing()? == Standing::Done {
-            return Ok(Some(Removed { dir: self.unchanged(dir)?, is_gone: false }));
+            return Ok(Some(Removed { is_gone: false }));
         }
         self.alone(((dir, name), None), |m| {
             if m.record.is_some() {

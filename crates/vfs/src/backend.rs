@@ -24,8 +24,9 @@ use crate::lists::{ACCESS_LIST, AccessLists, DEFAULT_LIST};
 use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{
-    Advice, Advised, Appended, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node,
-    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written, XattrMode,
+    Advice, Advised, Appended, CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind,
+    LockedBy, NewFile, Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare,
+    Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
@@ -41,6 +42,15 @@ pub fn stands_for<B: Backend + ?Sized>(
     object: &Handle,
 ) -> FsResult<bool> {
     backend.named(cx, dir, name)?.map(|there| there == *object).ok_or(FsError::NotFound)
+}
+
+/// Whether nothing leads any more to an object that has just lost a name: that was its last one, or it is a directory.
+pub fn is_gone<B: Backend + ?Sized>(backend: &B, cx: &Cx<'_>, object: &Handle) -> bool {
+    match backend.getattr(cx, object, AttrMask::STAT) {
+        Ok(left) => left.nlink == 0 || left.kind == FileKind::Directory,
+        Err(FsError::Stale | FsError::NotFound) => true,
+        Err(_) => false,
+    }
 }
 
 /// A file system, or several below one directory, addressed by persistent handles.
@@ -151,6 +161,23 @@ pub trait Backend: Send + Sync {
     /// [`FsError::Exists`], [`FsError::NotFound`], [`FsError::IsDir`], [`FsError::IsSymlink`],
     /// [`FsError::WrongKind`] for devices, sockets and pipes, [`FsError::NoSpace`], [`FsError::Quota`].
     fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created>;
+
+    /// As [`Backend::create`] of a name that must be new ([`CreateMode::Guarded`]), for who need not know how the file and the directory
+    /// look before and after: a backend that overrides it does without those looks.
+    ///
+    /// # Errors
+    /// Those of [`Backend::create`].
+    fn make_file(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        (set, open): (&SetAttrs, Option<OpenMode>),
+    ) -> FsResult<NewFile> {
+        let how = CreateHow { mode: CreateMode::Guarded, set, open, want: AttrMask::NONE };
+        let Created { node, file, .. } = self.create(cx, dir, name, &how)?;
+        Ok(NewFile { handle: node.handle, file })
+    }
 
     /// Makes anything but a regular file. Waits like a mutation.
     ///
@@ -268,13 +295,8 @@ pub trait Backend: Send + Sync {
         if !stands_for(self, cx, (dir, name), victim)? {
             return Ok(None);
         }
-        let dir = self.remove(cx, dir, name, kind)?;
-        let is_gone = match self.getattr(cx, victim, AttrMask::STAT) {
-            Ok(left) => left.nlink == 0 || left.kind == FileKind::Directory,
-            Err(FsError::Stale | FsError::NotFound) => true,
-            Err(_) => false,
-        };
-        Ok(Some(Removed { dir, is_gone }))
+        self.remove(cx, dir, name, kind)?;
+        Ok(Some(Removed { is_gone: is_gone(self, cx, victim) }))
     }
 
     /// Opens a regular file, checking permissions once for all I/O through it.
@@ -321,6 +343,25 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Quota`], [`FsError::TooBig`], [`FsError::Io`], [`FsError::Access`].
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written>;
+
+    /// Gives a file that was made a moment ago its first bytes, and then the attributes that writing them has changed; nobody is told
+    /// how it looked in between. Fewer bytes than there are to write: [`FsError::NoSpace`]. Otherwise as [`Backend::write`] and
+    /// [`Backend::setattr`], which it does with one look less each where a backend overrides it.
+    ///
+    /// # Errors
+    /// Those of both. Bytes may have been written.
+    fn write_first(&self, cx: &Cx<'_>, file: File<'_>, data: &[u8], set: &SetAttrs) -> FsResult<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let (offset, stability) = (done as u64, Stability::Unstable);
+            let at = WriteAt { offset, stability, want_change: false };
+            match self.write(cx, file, at, &data[done..])?.bytes {
+                0 => return Err(FsError::NoSpace),
+                bytes => done += bytes,
+            }
+        }
+        if *set == SetAttrs::default() { Ok(()) } else { self.setattr(cx, file, set, None).map(drop) }
+    }
 
     /// Writes at the end of a file, where that is when it is written: `about_to` is told the place before, and what it fails
     /// with is what comes of it. Otherwise as [`Backend::write`].

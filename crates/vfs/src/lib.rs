@@ -25,7 +25,7 @@ pub use attrs::{
     AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsId, FsLimits, FsUsage, PreAttrs, Rights,
     SetAttrs, SetTime,
 };
-pub use backend::{Backend, attrs_if_any, stands_for};
+pub use backend::{Backend, attrs_if_any, is_gone, stands_for};
 pub use caller::{Caller, Cx, Wait};
 pub use data::{FileSpan, Lend, Touched, WriteAt};
 pub use error::{FsError, FsResult};
@@ -37,7 +37,7 @@ pub use mem::{MemBackend, MemOptions, Picture};
 pub use name::Name;
 pub use open::{
     Advice, Advised, Appended, CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject,
-    LockKind, LockedBy, Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare,
+    LockKind, LockedBy, NewFile, Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare,
     Stability, Written, XattrMode,
 };
 pub use page::{Grounds, Mark, Page, PageKey};

@@ -93,6 +93,15 @@ pub struct Created {
     pub file: Option<Arc<dyn FileObject>>,
 }
 
+/// A file that was made under a name of its own ([`crate::Backend::make_file`]).
+#[derive(Clone)]
+pub struct NewFile {
+    /// The file.
+    pub handle: Handle,
+    /// The open file, when an open was asked for.
+    pub file: Option<Arc<dyn FileObject>>,
+}
+
 /// A file that was made for a create to come ([`crate::Backend::make_spare`]). It lives as long as this.
 #[derive(Clone)]
 pub struct Spare {
@@ -120,8 +129,6 @@ pub enum RemoveKind {
 /// A name that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// The directory's change.
-    pub dir: Change,
     /// Nothing leads to the object any more: this was its last name, or it was a directory.
     pub is_gone: bool,
 }

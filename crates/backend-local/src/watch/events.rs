@@ -1,8 +1,9 @@
 //! What fanotify tells: the form of its events, and what each means.
 
 use holdfast_vfs::LocalDeed;
-use rustix::fd::AsFd;
 
+use crate::handles::{self, Inner};
+use crate::object::Object;
 use crate::sys;
 
 pub(super) const MODIFY: u64 = 0x2;
@@ -47,33 +48,66 @@ pub(super) fn deeds(mask: u64) -> impl Iterator<Item = LocalDeed> {
     .map(|(_, deed)| deed)
 }
 
-/// How fanotify names an object: the file system's id from `statfs`, then type and bytes of a handle, in the machine's
-/// order as the kernel writes them.
+/// How fanotify names an object: the file system's id from `statfs`, then type and bytes of a handle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Fid(Box<[u8]>);
+pub(super) enum Fid {
+    /// As ext4 and XFS make them: which of two forms a handle of ours has depends on when it was made.
+    Numbered { fsid: [u8; 8], ino: u64, generation: u32 },
+    /// In the machine's order, as the kernel writes them.
+    Other(Box<[u8]>),
+}
+
+/// The file system's id as `statfs` tells it: two words, the lower one first, whatever the machine's order.
+const fn fsid_of(told: u64) -> [u8; 8] {
+    let [a, b, c, d] = (told as u32).to_ne_bytes();
+    let [e, f, g, h] = ((told >> 32) as u32).to_ne_bytes();
+    [a, b, c, d, e, f, g, h]
+}
 
 impl Fid {
     /// Of an object; `None` on a file system that fanotify cannot name objects of.
-    pub(super) fn of(object: impl AsFd) -> Option<Self> {
-        let fsid = rustix::fs::fstatvfs(&object).ok()?.f_fsid;
-        let handle = sys::handle_for_identity(&object).ok()?;
-        // Two words, the lower one first, whatever the machine's order.
-        let mut bytes = [fsid as u32, (fsid >> 32) as u32].map(u32::to_ne_bytes).concat();
-        bytes.extend_from_slice(&handle.kind.to_ne_bytes());
-        bytes.extend_from_slice(handle.as_bytes());
-        Some(Self(bytes.into()))
+    pub(super) fn of(object: &Object) -> Option<Self> {
+        let fs = &object.fs;
+        // The handle that we know it by names it to fanotify too.
+        if fs.nature.kind.numbers_are_unique()
+            && let Ok((_, Inner::Kernel(handle))) = handles::decode(&object.handle)
+            && let known @ Self::Numbered { .. } =
+                Self::new(fsid_of(fs.told_id()?), handle.kind, handle.as_bytes())
+        {
+            return Some(known);
+        }
+        let fsid = rustix::fs::fstatvfs(object.fd()).ok()?.f_fsid;
+        let handle = sys::handle_for_identity(object.fd()).ok()?;
+        Some(Self::new(fsid_of(fsid), handle.kind, handle.as_bytes()))
     }
 
-    /// The object's number, from a handle as ext4 and XFS make them: 32 bits and a generation, or 64 of them.
-    pub(super) fn number(&self) -> Option<u64> {
-        let kind = i32::from_ne_bytes(self.0.get(8..12)?.try_into().ok()?);
-        match kind {
-            1 | 2 => Some(u32::from_ne_bytes(self.0.get(12..16)?.try_into().ok()?).into()),
-            0x81 | 0x82 => Some(u64::from_ne_bytes(self.0.get(12..20)?.try_into().ok()?)),
+    fn new(fsid: [u8; 8], kind: i32, handle: &[u8]) -> Self {
+        let word = |from: usize| handle.get(from..from + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        let long = || handle.get(..8)?.try_into().ok().map(u64::from_ne_bytes);
+        let numbered = match (kind, handle.len()) {
+            (INO32_GEN, 8) => word(0).map(u64::from).zip(word(4)),
+            (XFS_INO64_GEN, 12) => long().zip(word(8)),
             _ => None,
+        };
+        match numbered {
+            Some((ino, generation)) => Self::Numbered { fsid, ino, generation },
+            None => Self::Other([&fsid[..], &kind.to_ne_bytes(), handle].concat().into()),
+        }
+    }
+
+    /// The object's number, where its name tells it.
+    pub(super) const fn number(&self) -> Option<u64> {
+        match self {
+            Self::Numbered { ino, .. } => Some(*ino),
+            Self::Other(_) => None,
         }
     }
 }
+
+/// `FILEID_INO32_GEN`, of ext4 and most others: a number and a generation of 32 bits each.
+const INO32_GEN: i32 = 1;
+/// XFS's: a number of 64 bits, a generation of 32.
+const XFS_INO64_GEN: i32 = 0x81;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,10 +157,10 @@ fn parse_fid(mut records: &[u8]) -> Option<Fid> {
         let length = usize::from(u16::from_ne_bytes([head[2], head[3]]));
         let (record, rest) = records.split_at_checked(length.max(4))?;
         if head[0] == INFO_FID {
-            let fsid = record.get(4..12)?;
+            let fsid = record.get(4..12)?.try_into().ok()?;
             let bytes = usize::try_from(u32::from_ne_bytes(record.get(12..16)?.try_into().ok()?)).ok()?;
-            let kind_and_handle = record.get(16..20usize.checked_add(bytes)?)?;
-            return Some(Fid([fsid, kind_and_handle].concat().into()));
+            let kind = i32::from_ne_bytes(record.get(16..20)?.try_into().ok()?);
+            return Some(Fid::new(fsid, kind, record.get(20..20usize.checked_add(bytes)?)?));
         }
         records = rest;
     }
@@ -157,7 +191,8 @@ mod tests {
     #[test]
     fn events_are_taken_apart_and_nonsense_counts_as_something_missed() {
         let two = [event(MODIFY | OPEN, 7), event(ATTRIB, 0)].concat();
-        let fid = Some(Fid([b"fsfsfsfs".as_slice(), &1i32.to_ne_bytes(), b"hhhhhhhh"].concat().into()));
+        let number = u32::from_ne_bytes(*b"hhhh");
+        let fid = Some(Fid::Numbered { fsid: *b"fsfsfsfs", ino: number.into(), generation: number });
         let first = Event { mask: MODIFY | OPEN, pid: 7, fid: fid.clone() };
         assert_eq!(parse(&two), [first.clone(), Event { mask: ATTRIB, pid: 0, fid }]);
         let missed = Event { mask: OVERFLOW, pid: 0, fid: None };
@@ -165,6 +200,17 @@ mod tests {
             let cut = parse(&two[..event(0, 0).len() + end]);
             assert_eq!(cut, [first.clone(), missed.clone()], "cut after {end}");
         }
+    }
+
+    #[test]
+    fn a_handle_of_either_form_names_the_same_object() {
+        let (ino, generation) = (77_u32, 5_u32.to_ne_bytes());
+        let short = Fid::new(*b"fsfsfsfs", 1, &[ino.to_ne_bytes(), generation].concat());
+        let long = [&u64::from(ino).to_ne_bytes()[..], &generation].concat();
+        assert_eq!(short, Fid::new(*b"fsfsfsfs", 0x81, &long));
+        assert_eq!(short.number(), Some(77));
+        // Not one of these, though it says so: tmpfs has three words of its own.
+        assert_eq!(Fid::new(*b"fsfsfsfs", 1, &long).number(), None);
     }
 
     #[test]

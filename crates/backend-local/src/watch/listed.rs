@@ -78,7 +78,7 @@ pub(crate) fn watch(
         if !is_long || state.dirs.len() >= LISTED_DIRECTORIES_MAX || !listed.start_thread(&mut state) {
             return None;
         }
-        let fid = Fid::of(dir.fd())?;
+        let fid = Fid::of(dir)?;
         listed.mark(dir, Marking::Add)?;
         let watched = Watched { dir: Arc::clone(dir), fid, used: Instant::now() };
         state.dirs.insert(key(dir), watched);

@@ -83,6 +83,8 @@ struct Held {
     pledges: Vec<Pledged>,
     /// Whether a deed has broken something: nothing more is pledged until all guards are gone.
     is_broken: bool,
+    /// The object has lost its last name: with it goes its mark.
+    is_removed: bool,
     /// Names the inode: the leased file, or the object itself. `None` where its handle is enough for what is left to be
     /// done, so that what only marks guard costs no descriptor.
     fd: Option<Arc<OwnedFd>>,
@@ -206,7 +208,7 @@ impl Watch {
         let what = if mode.write { Pledge::WriteFile } else { Pledge::ReadFile };
         let kind = if mode.write { LeaseKind::Write } else { LeaseKind::Read };
         let lease = Some(Lease { kind, can_read: mode.read || is_readable(fd), can_write: mode.write });
-        let fid = Fid::of(object.fd())?;
+        let fid = Fid::of(object)?;
         let (handle, shared) = (object.handle, &self.0);
         let mut table = shared.table.lock();
         if table.held.contains_key(&handle) {
@@ -216,13 +218,32 @@ impl Watch {
         let (id, is_broken) = (table.last, Arc::new(AtomicBool::new(true)));
         let pledges = vec![Pledged { id, what, is_broken: Arc::clone(&is_broken) }];
         let (named, fs) = (Some(Arc::clone(fd)), Arc::clone(&object.fs));
-        let held = Held { pledges, is_broken: true, fd: named, fs, lease, fid: fid.clone(), mask: 0 };
+        let held = Held {
+            pledges,
+            is_broken: true,
+            is_removed: false,
+            fd: named,
+            fs,
+            lease,
+            fid: fid.clone(),
+            mask: 0,
+        };
         table.descriptors += 1;
         table.held.insert(handle, held);
         table.by_fid.entry(fid).or_default().push(handle);
         table.by_lease.insert(fd.as_raw_fd(), handle);
         shared.leases.fetch_add(1, Ordering::SeqCst);
         Some(Guard { shared: Arc::clone(shared), handle, id, is_broken })
+    }
+
+    /// An object has lost its last name, and gets no other: whatever guards it is taken down without a search for it. While somebody
+    /// has it open its mark is left to tell us what nobody asks for.
+    pub(crate) fn removed(&self, handle: &Handle) {
+        if self.is_used()
+            && let Some(held) = self.0.table.lock().held.get_mut(handle)
+        {
+            held.is_removed = true;
+        }
     }
 
     /// Gives up a lease of ours that an open of our own, about to come, would break and wait for. Says whether there
@@ -291,6 +312,7 @@ impl Shared {
         }
         let unused = table.leave_inode(&held.fid, handle, held.mask);
         if unused != 0
+            && !held.is_removed
             && let Some(fd) = held.named(handle)
         {
             self.unmark(&fd, unused);

@@ -253,7 +253,7 @@ impl Shared {
             _ if has_handle => None,
             _ => Some(Arc::new(rustix::io::fcntl_dupfd_cloexec(object.fd(), 0).ok()?)),
         };
-        let fid = Fid::of(object.fd())?;
+        let fid = Fid::of(object)?;
         let mask = match &leasing {
             None if object.kind == FileKind::Directory => events::DIRECTORY,
             None => events::FILE,
@@ -266,8 +266,16 @@ impl Shared {
         }
         .ok()?;
         let fs = Arc::clone(&object.fs);
-        let mut held =
-            Held { pledges: Vec::new(), is_broken: false, fd, fs, lease: None, fid: fid.clone(), mask };
+        let mut held = Held {
+            pledges: Vec::new(),
+            is_broken: false,
+            is_removed: false,
+            fd,
+            fs,
+            lease: None,
+            fid: fid.clone(),
+            mask,
+        };
         if let Some(leasing) = leasing {
             let leased = match leasing.is_proof {
                 true => self.prove(&leasing),

@@ -21,8 +21,8 @@ use holdfast_vfs::{
     AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
     CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits,
     FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name,
-    NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights,
-    Seek, SetAttrs, Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
+    NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags,
+    Rights, Seek, SetAttrs, Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -226,6 +226,16 @@ impl Backend for Guarded {
         self.create_guarded(cx, (dir, name), how)
     }
 
+    fn make_file(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        how: (&SetAttrs, Option<OpenMode>),
+    ) -> FsResult<NewFile> {
+        self.make_file_guarded(cx, (dir, name), how)
+    }
+
     fn make(
         &self,
         cx: &Cx<'_>,
@@ -346,21 +356,7 @@ impl Backend for Guarded {
         kind: RemoveKind,
         victim: &Handle,
     ) -> FsResult<Option<Removed>> {
-        // What lies behind the name is told by the caller, and looked at once, where it is removed.
-        let (dir_key, victim_key) = (dir.key(), victim.key());
-        let deeds = Deeds::of(&[(dir_key, REMOVES), (victim_key, Deed::ChangeName)]);
-        self.change_names(
-            cx,
-            [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
-            || {
-                let removed = self.inner.remove_seen(cx, dir, name, kind, victim)?;
-                if let Some(Removed { dir: change, .. }) = &removed {
-                    self.tell_removed(cx, (dir, name), change);
-                }
-                Ok(removed)
-            },
-        )
+        self.remove_seen_guarded(cx, (dir, name), kind, victim)
     }
 
     fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
@@ -403,6 +399,13 @@ impl Backend for Guarded {
 
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
         self.change(cx, &[(file.handle().key(), Deed::WriteData)], || self.inner.write(cx, file, at, data))
+    }
+
+    fn write_first(&self, cx: &Cx<'_>, file: File<'_>, data: &[u8], set: &SetAttrs) -> FsResult<()> {
+        let key = file.handle().key();
+        let deeds = [(key, Deed::WriteData), (key, Deed::ChangeAttrs)];
+        let deeds = if *set == SetAttrs::default() { &deeds[..1] } else { &deeds[..] };
+        self.change(cx, deeds, || self.inner.write_first(cx, file, data, set))
     }
 
     fn append(

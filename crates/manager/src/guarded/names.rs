@@ -3,7 +3,8 @@
 use holdfast_base::FileKey;
 use holdfast_state::Deed;
 use holdfast_vfs::{
-    AttrMask, CreateHow, CreateMode, Created, Cx, FsError, FsResult, Handle, Name, Node, RenameFlags,
+    AttrMask, CreateHow, CreateMode, Created, Cx, FsError, FsResult, Handle, Name, NewFile, Node, OpenMode,
+    RemoveKind, Removed, RenameFlags, SetAttrs, is_gone, stands_for,
 };
 
 use super::{ADDS, Deeds, Guarded, REMOVES, deed_of_open};
@@ -47,6 +48,50 @@ impl Guarded {
             created.node.attrs = self.as_held(cx, &handle, (attrs, how.want))?;
         }
         Ok(created)
+    }
+
+    pub(super) fn make_file_guarded(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Handle, Name<'_>),
+        (set, open): (&SetAttrs, Option<OpenMode>),
+    ) -> FsResult<NewFile> {
+        let key = dir.key();
+        let deeds = Deeds::of(&[(key, ADDS)]);
+        let deeds = |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds });
+        self.change_names(cx, [key; 2], deeds, || {
+            if !self.manager.tells_entries() {
+                return self.inner.make_file(cx, dir, name, (set, open));
+            }
+            // Who is told of the entry is told how its directory looks, too.
+            let how = CreateHow { mode: CreateMode::Guarded, set, open, want: AttrMask::NONE };
+            let created = self.tell_created(cx, (dir, name), self.inner.create(cx, dir, name, &how))?;
+            Ok(NewFile { handle: created.node.handle, file: created.file })
+        })
+    }
+
+    pub(super) fn remove_seen_guarded(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Handle, Name<'_>),
+        kind: RemoveKind,
+        victim: &Handle,
+    ) -> FsResult<Option<Removed>> {
+        // What lies behind the name is told by the caller, and looked at once, where it is removed.
+        let (dir_key, victim_key) = (dir.key(), victim.key());
+        let deeds = Deeds::of(&[(dir_key, REMOVES), (victim_key, Deed::ChangeName)]);
+        let deeds = |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds });
+        self.change_names(cx, [dir_key; 2], deeds, || {
+            if !self.manager.tells_entries() {
+                return self.inner.remove_seen(cx, dir, name, kind, victim);
+            }
+            if !stands_for(self.inner.as_ref(), cx, (dir, name), victim)? {
+                return Ok(None);
+            }
+            let removed = self.inner.remove(cx, dir, name, kind)?;
+            self.tell_removed(cx, (dir, name), &removed);
+            Ok(Some(Removed { is_gone: is_gone(self.inner.as_ref(), cx, victim) }))
+        })
     }
 
     fn deeds_of_create(

@@ -138,6 +138,10 @@ fn every_change_of_data_and_attributes_asks_for_what_it_does() {
     let at = WriteAt { offset: 0, stability: Stability::Unstable, want_change: false };
     let write = w.asked(|g, cx| g.write(cx, a, at, b"some data"));
     assert_eq!(write, [("a", WriteData)]);
+    let first = |set: SetAttrs| w.asked(|g, cx| g.write_first(cx, b, b"some data", &set));
+    assert_eq!(first(SetAttrs::default()), [("b", WriteData)]);
+    let timed = SetAttrs { mtime: Some(SetTime::Now), ..SetAttrs::default() };
+    assert_eq!(first(timed), [("b", WriteData), ("b", ChangeAttrs)]);
     assert_eq!(w.asked(|g, cx| g.read(cx, a, 0, &mut [0; 4])), [("a", ReadData)]);
     assert_eq!(w.asked(|g, cx| g.read_span(cx, a, 0, 4)), [("a", ReadData)]);
     assert_eq!(w.asked(|g, cx| g.seek(cx, a, 0, Seek::Data)), [("a", ReadData)]);
@@ -199,6 +203,8 @@ fn a_create_asks_for_the_directory_or_for_what_is_there() {
     assert_eq!(new, [("d", ADDS), ("d/new", ANY)]);
     let newer = create(&w, (&w.dir, b"newer"), (MustBeNew, none, None));
     assert_eq!(newer, [("d", ADDS), ("d/newer", ANY)]);
+    let made = w.asked(|g, cx| g.make_file(cx, &w.root, name(b"e"), (&none, Some(BOTH))));
+    assert_eq!(made, [("/", ADDS), ("/e", ANY)]);
     assert_eq!(
         create(&w, (&w.dir, b"a"), (MustExist, none, Some(READ))),
         [("d", LookEntries), ("a", OpenRead)]
@@ -278,6 +284,7 @@ fn a_name_promised_by_itself_is_changed_by_nobody_else_and_other_names_by_everyb
     let spare = g.make_spare(&cx, &w.dir).unwrap();
     assert_eq!(g.place(&cx, &spare, free.0, free.1, &none).err(), put_off);
     assert_eq!(g.make(&cx, free.0, free.1, NewNode::Directory, &none).err(), put_off);
+    assert_eq!(g.make_file(&cx, free.0, free.1, (&none, None)).err(), put_off);
     for mode in [CreateMode::Guarded, CreateMode::Unchecked] {
         let how = CreateHow { mode, set: &none, open: None, want: AttrMask::NONE };
         assert_eq!(g.create(&cx, free.0, free.1, &how).err(), put_off);
@@ -432,4 +439,44 @@ fn of_names_that_change_places_each_is_told_to_stand_for_what_the_other_did() {
         (w.root.key(), b"c".to_vec(), Some(w.b)),
     ];
     assert_eq!(*heard.0.lock(), expected);
+}
+
+/// Names that came to a directory and went from it.
+#[derive(Default)]
+struct Entries(parking_lot::Mutex<Vec<(char, Vec<u8>)>>);
+
+impl crate::Agent for Entries {
+    fn run(&self, _: &holdfast_state::Effect) -> Result<(), crate::NotKept> {
+        Ok(())
+    }
+
+    fn entries_changed(&self, change: &crate::EntryChange<'_>) {
+        let told = match change.what {
+            crate::Entry::Added { name, node: Some(_), replaces: false } => ('+', name.as_bytes().to_vec()),
+            crate::Entry::Removed { name } => ('-', name.as_bytes().to_vec()),
+            _ => panic!("{change:?}"),
+        };
+        self.0.lock().push(told);
+    }
+}
+
+#[test]
+fn what_is_made_and_removed_without_a_look_is_told_to_whoever_is_told_of_entries() {
+    let w = World::new();
+    let heard = Arc::new(Entries::default());
+    let agent: Arc<dyn crate::Agent> = Arc::clone(&heard) as _;
+    w.manager.register(Arc::downgrade(&agent));
+    let by_holder = Cx::new(&w.caller, Wait::Yes).by(Some(HOLDER));
+    let (g, none, new) = (&w.guarded, SetAttrs::default(), name(b"new"));
+    let both = || {
+        let made = g.make_file(&by_holder, &w.dir, new, (&none, None)).unwrap();
+        let removed = g.remove_seen(&by_holder, &w.dir, new, RemoveKind::NonDirectory, &made.handle);
+        assert_eq!(removed.unwrap().map(|removed| removed.is_gone), Some(true));
+        assert_eq!(g.remove_seen(&by_holder, &w.dir, name(b"a"), RemoveKind::NonDirectory, &w.b), Ok(None));
+    };
+    both();
+    assert!(heard.0.lock().is_empty(), "there is nobody to be told");
+    w.promise(&w.dir, DelegationKind::NotifiedDirectory(EntryKinds::ADD.union(EntryKinds::REMOVE)));
+    both();
+    assert_eq!(*heard.0.lock(), [('+', b"new".to_vec()), ('-', b"new".to_vec())]);
 }

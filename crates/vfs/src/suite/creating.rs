@@ -108,6 +108,38 @@ pub(super) fn create_with_open_gives_an_open_file(t: TestBackend) {
     }
 }
 
+pub(super) fn a_file_that_is_made_and_written_first_is_as_one_created(t: TestBackend) {
+    let w = World::new(t);
+    let when = Some(SetTime::At(holdfast_base::Timestamp { seconds: 1_000_000_000, nanos: 0 }));
+    let times = SetAttrs { atime: when, mtime: when, ..SetAttrs::default() };
+    let dir = w.mkdir(&w.root, "dir", 0o755);
+    let before = w.attrs(&dir).change;
+    let set = mode(0o640);
+    let make = |dir| w.b().make_file(&w.cx(), dir, name("file"), (&set, Some(BOTH)));
+    let made = make(&dir).unwrap();
+    assert_ne!(w.attrs(&dir).change, before);
+    let empty = w.attrs(&made.handle);
+    assert_eq!((empty.kind, empty.mode, empty.size), (FileKind::Regular, 0o640, 0));
+    let file = made.file.unwrap();
+    let open = File::Open(&made.handle, &file);
+    w.b().write_first(&w.cx(), open, b"content", &times).unwrap();
+    let full = w.attrs(&made.handle);
+    assert_eq!((full.mode, full.size, Some(SetTime::At(full.mtime))), (0o640, 7, when));
+    assert_ne!(full.change, empty.change);
+    assert_eq!(w.read(&made.handle), b"content");
+    assert_eq!(w.find(&dir, "file").unwrap().handle, made.handle);
+    assert_eq!(w.commit(&made.handle), Ok(()));
+    // By the handle alone, as who goes on after a wait does it.
+    w.b().write_first(&w.cx(), File::Stateless(&made.handle), b"anew", &SetAttrs::default()).unwrap();
+    assert_eq!(w.read(&made.handle), b"anewent");
+    assert_ne!(w.attrs(&made.handle).mtime, full.mtime);
+    assert_eq!(make(&dir).map(drop).unwrap_err(), FsError::Exists);
+    drop(file);
+    w.remove(&dir, "file").unwrap();
+    w.remove(&w.root, "dir").unwrap();
+    assert!(matches!(make(&dir).map(drop).unwrap_err(), FsError::Stale | FsError::NotFound));
+}
+
 pub(super) fn the_umask_is_applied_at_creation(t: TestBackend) {
     let w = World::new(t);
     let set = SetAttrs { umask: Some(0o027), ..mode(0o666) };

@@ -124,6 +124,7 @@ const CASES: &[Case] = cases! {
         create_refuses_what_is_no_regular_file,
         create_with_open_gives_an_open_file,
         a_file_without_a_name_lives_by_its_opens_and_may_get_a_name,
+        a_file_that_is_made_and_written_first_is_as_one_created,
         the_umask_is_applied_at_creation;
     exclusive:
         an_exclusive_create_makes_what_a_guarded_one_does,
