@@ -196,16 +196,24 @@ impl Machine {
         };
         let (source, target) = (known(self, from), known(self, to));
         let told = source.is_some_and(|(_, t)| t) || target.is_some_and(|(_, t)| t);
-        let moved = source.map(|(n, _)| Some(n));
-        let left = match mode {
-            RenameMode::Exchange => target.map(|(n, _)| Some(n)),
-            _ => Some(None),
+        let (moved, left) = match mode {
+            RenameMode::Exchange => (source.map(|(n, _)| Some(n)), target.map(|(n, _)| Some(n))),
+            // Of two names of one file both stay (rename(2)): the other may have become one since it was looked at.
+            RenameMode::Replace if !source.is_some_and(|(n, _)| self.has_one_name(n, at)) => (None, None),
+            _ => (source.map(|(n, _)| Some(n)), Some(None)),
         };
         self.end_name(to.0, to.1, moved, at);
         self.end_name(from.0, from.1, left, at);
         for (dir, name) in [from, to] {
             self.forget_entry(told, dir, name);
         }
+    }
+
+    /// Whether it had one name when the change was asked for that has been answered now, and got no other beside it.
+    fn has_one_name(&self, id: NodeId, asked: Generation) -> bool {
+        let is_so =
+            |n: &Node| n.held.contains(CapSet::LINK_S) && n.clean_for == Some(asked) && n.attrs.nlink <= 1;
+        self.nodes.get(&id).is_some_and(|n| n.dir.is_some() || is_so(n))
     }
 
     /// Capabilities are gone: what they guaranteed is forgotten, here and in the kernel.
