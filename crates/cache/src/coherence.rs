@@ -52,13 +52,14 @@ impl Machine {
     /// Takes over attributes from a reply, as far as they are covered; returns them as they are to be shown.
     pub(crate) fn learn(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
         // It may be what has taken a name meanwhile that is being removed: the server asks nobody back for what he does himself.
-        let may_lose_name = self.names_going > 0 || at < self.name_gone;
+        let (may_lose_name, epoch) = (self.names_going > 0 || at < self.name_gone, self.epoch);
         let Some(node) = self.nodes.get_mut(&id) else { return *theirs };
         let held = node.held.shared();
         let known = if may_lose_name && node.dir.is_none() { held.without(CapSet::LINK_S) } else { held };
         let merged = node.merged(theirs);
         let undisturbed = node.disturbed <= at || node.clean_for == Some(at);
-        let ours_is_there = node.pending == 0 && node.data.extents.weights().unsent == 0;
+        let is_all_sent = node.pending == 0 && node.data.extents.weights().unsent == 0;
+        let ours_is_there = is_all_sent && !node.data.may_be_lost(epoch);
         // What of ours was done since then the answer may not know: where all is sure that makes no difference to what is
         // shown, but it is not what the server has now.
         let knows_ours = node.data.moved <= at;
