@@ -306,6 +306,11 @@ impl Question {
         matches!(self, Self::Blocks { .. })
     }
 
+    /// Whether it takes a name from whatever has that by then, seen or not.
+    pub(crate) const fn takes_name(&self) -> bool {
+        matches!(self, Self::Remove { .. } | Self::Rename { mode: RenameMode::Replace, .. })
+    }
+
     /// Whether it sets a file's size.
     pub(crate) const fn cuts(&self) -> bool {
         matches!(

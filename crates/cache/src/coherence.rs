@@ -51,10 +51,15 @@ impl Machine {
 
     /// Takes over attributes from a reply, as far as they are covered; returns them as they are to be shown.
     pub(crate) fn learn(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
+        // It may be what has taken a name meanwhile that is being removed: the server asks nobody back for what he does himself.
+        let (may_lose_name, epoch) = (self.names_going > 0 || at < self.name_gone, self.epoch);
         let Some(node) = self.nodes.get_mut(&id) else { return *theirs };
+        let held = node.held.shared();
+        let known = if may_lose_name && node.dir.is_none() { held.without(CapSet::LINK_S) } else { held };
         let merged = node.merged(theirs);
         let undisturbed = node.disturbed <= at || node.clean_for == Some(at);
-        let ours_is_there = node.pending == 0 && node.data.extents.weights().unsent == 0;
+        let is_all_sent = node.pending == 0 && node.data.extents.weights().unsent == 0;
+        let ours_is_there = is_all_sent && !node.data.may_be_lost(epoch);
         // What of ours was done since then the answer may not know: where all is sure that makes no difference to what is
         // shown, but it is not what the server has now.
         let knows_ours = node.data.moved <= at;
@@ -71,7 +76,7 @@ impl Machine {
             if node.held.contains(CapSet::FILE_S) && !node.sure.contains(CapSet::FILE_S) {
                 node.data.kept.learn(theirs.change);
             }
-            node.sure |= node.held.shared();
+            node.sure |= known;
         }
         merged
     }
@@ -93,6 +98,7 @@ impl Machine {
     /// A change is being asked for: until its reply has come, what it changes is uncertain.
     pub(crate) fn begin_change(&mut self, question: &Question) {
         let (touched, at) = (question.touched(), self.generation);
+        self.names_going += u32::from(question.takes_name());
         for (handle, kinds) in &touched.objects {
             if let Some(node) = self.by_handle(handle) {
                 node.changing += 1;
@@ -116,6 +122,10 @@ impl Machine {
         outcome: Option<Option<NodeId>>,
     ) {
         let touched = question.touched();
+        if question.takes_name() {
+            self.names_going = self.names_going.saturating_sub(1);
+            self.name_gone = self.tick();
+        }
         for (handle, kinds) in &touched.objects {
             let tick = self.tick();
             if let Some(node) = self.by_handle(handle) {
@@ -187,16 +197,24 @@ impl Machine {
         };
         let (source, target) = (known(self, from), known(self, to));
         let told = source.is_some_and(|(_, t)| t) || target.is_some_and(|(_, t)| t);
-        let moved = source.map(|(n, _)| Some(n));
-        let left = match mode {
-            RenameMode::Exchange => target.map(|(n, _)| Some(n)),
-            _ => Some(None),
+        let (moved, left) = match mode {
+            RenameMode::Exchange => (source.map(|(n, _)| Some(n)), target.map(|(n, _)| Some(n))),
+            // Of two names of one file both stay (rename(2)): the other may have become one since it was looked at.
+            RenameMode::Replace if !source.is_some_and(|(n, _)| self.has_one_name(n, at)) => (None, None),
+            _ => (source.map(|(n, _)| Some(n)), Some(None)),
         };
         self.end_name(to.0, to.1, moved, at);
         self.end_name(from.0, from.1, left, at);
         for (dir, name) in [from, to] {
             self.forget_entry(told, dir, name);
         }
+    }
+
+    /// Whether it had one name when the change was asked for that has been answered now, and got no other beside it.
+    fn has_one_name(&self, id: NodeId, asked: Generation) -> bool {
+        let is_so =
+            |n: &Node| n.held.contains(CapSet::LINK_S) && n.clean_for == Some(asked) && n.attrs.nlink <= 1;
+        self.nodes.get(&id).is_some_and(|n| n.dir.is_some() || is_so(n))
     }
 
     /// Capabilities are gone: what they guaranteed is forgotten, here and in the kernel.

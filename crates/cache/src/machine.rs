@@ -169,6 +169,9 @@ pub struct Machine {
     pub(crate) trimmed_at: usize,
     /// A node of which something was held was forgotten: answers to older questions may bring grants of it.
     pub(crate) forgot_holder: Generation,
+    /// How many names are being taken from whatever has them by then, and when the last one was.
+    pub(crate) names_going: u32,
+    pub(crate) name_gone: Generation,
     /// What is kept on disk; only of mounts that work without the server.
     pub(crate) journal: Option<Box<Journal>>,
     pub(crate) conflicts: Vec<Conflict>,
@@ -228,6 +231,8 @@ impl Machine {
             error: None,
             trimmed_at: 0,
             forgot_holder: Generation(0),
+            names_going: 0,
+            name_gone: Generation(0),
             journal: None,
             conflicts: Vec::new(),
             found: crate::persist::Found::default(),

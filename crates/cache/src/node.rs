@@ -240,6 +240,12 @@ impl FileData {
         }
     }
 
+    /// Whether the server may have lost some of what it took before then, when it began anew: a COMMIT will tell.
+    pub(crate) fn may_be_lost(&self, epoch: Generation) -> bool {
+        let is_of_before = |p| matches!(p, Progress::Unstable { since, .. } if since < epoch);
+        self.extents.weights().unstable > 0 && self.extents.any(|p, _| is_of_before(p))
+    }
+
     /// It is not any more what it was before.
     pub(crate) fn differs(&mut self, at: Generation) {
         (self.clean, self.grown) = (None, None);

@@ -53,6 +53,8 @@ pub struct Mount {
     has_lapsed: Cell<bool>,
     /// When SEQUENCE was last sent that was answered without a doubt.
     promised_at: Cell<Option<u64>>,
+    /// The same, when it ceased to rely on anything with something still to be sent, and has not heard since that its promises go on.
+    owes_since: Cell<Option<u64>>,
     relied_ms: Cell<u64>,
     /// The machine's progress at which those who wait were last woken.
     last_progress: Cell<u64>,
@@ -90,6 +92,7 @@ impl Mount {
             opens: Opens::default(),
             has_lapsed: Cell::new(false),
             promised_at: Cell::new(None),
+            owes_since: Cell::new(None),
             relied_ms: Cell::new(0),
             last_progress: Cell::new(0),
             waiting: RefCell::default(),
@@ -274,6 +277,12 @@ impl Mount {
     /// What has still to reach the server's disk.
     pub(crate) fn pending(&self) -> Pending {
         self.machine.borrow().as_ref().map(Machine::pending).unwrap_or_default()
+    }
+
+    /// Whether anything has.
+    pub(crate) fn has_more(&self) -> bool {
+        let pending = self.pending();
+        pending.mutations > 0 || pending.bytes > 0
     }
 
     /// What had returned and failed after it.

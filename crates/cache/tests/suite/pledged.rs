@@ -105,6 +105,30 @@ fn what_replaces_it_before_it_is_there_takes_its_place() {
     is_let_go_once_on_disk(&mut world, "replaced");
 }
 
+/// Nobody has the file alone any more, so that the server is asked: it has taken both, and may lose them with its power.
+#[test]
+fn what_a_question_puts_in_its_place_is_pledged_until_it_is_committed() {
+    let (mut world, node, fh) = back();
+    let (handle, now) = (world.clients[0].machine.handle_of(node).unwrap(), world.now());
+    let machine = &mut world.clients[0].machine;
+    machine.settings_mut().batches = false;
+    machine.recalled(&handle, CapSet::NONE, u64::MAX, now);
+    let sent = machine.take_write(now).expect("it goes out");
+    let said = world.server.write(0, &sent).expect("nobody is in its way");
+    world.clients[0].machine.write_done(sent.id, said, now);
+    let data = Bytes::from_static(b"later, and as long");
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let later = |m: &mut Machine, t: &mut Turn, now| m.write(t, fh, 0, &data, now);
+    let Step::Ask(ask) = later(&mut world.clients[0].machine, &mut turn, now) else { panic!("by question") };
+    let answer = world.perform(0, &ask);
+    assert!(matches!(answer, Ok(Answer::Written { stable: false, .. })), "{answer:?}");
+    world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+    world.go_on(0, turn, later).unwrap();
+    assert!(world.clients[0].machine.is_pledged(), "the server may lose it");
+    world.drain();
+    assert!(!world.clients[0].machine.is_pledged(), "the server has it on its disk");
+}
+
 /// Else the journal would never be let go of, as long as anything is done.
 #[test]
 fn what_has_nothing_to_do_with_it_is_not_waited_for() {

@@ -268,3 +268,54 @@ fn a_directory_with_something_in_it_that_has_taken_a_files_name_is_a_directory()
     let step = machine.unlink(&mut turn, dir, b"f", now);
     assert!(matches!(step, Step::Failed(Errno::EISDIR)), "{step:?}");
 }
+
+/// What has the name by then goes: the server does not ask back from us what was promised to us of it.
+#[test]
+fn what_has_taken_a_name_that_is_being_removed_is_not_known_by_what_was_seen_before() {
+    for replaces in [false, true] {
+        let mut world = World::new(2, true, 1);
+        for c in 0..2 {
+            world.clients[c].machine.settings_mut().batches = false;
+        }
+        for name in [b"a", b"e", b"g"] {
+            let made = world.run(1, |m, t, now| m.create(t, NodeId::ROOT, name, 0o644, BOTH, now)).unwrap();
+            let now = world.now();
+            world.clients[1].machine.release(made.1.fh, now);
+        }
+        let looked = |world: &mut World, c: usize, name: &[u8]| {
+            let found = world.run(c, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+            let Lookup::Found(entry) = found else { panic!("it is there") };
+            entry.node
+        };
+        let file = looked(&mut world, 1, b"a");
+        world.run(1, |m, t, now| m.link(t, file, NodeId::ROOT, b"b", now)).unwrap();
+        let file = looked(&mut world, 0, b"b");
+        let mut turn = caller();
+        let remove = |m: &mut Machine, t: &mut Turn, now: Now| match replaces {
+            false => m.unlink(t, NodeId::ROOT, b"e", now),
+            true => m.rename(t, (NodeId::ROOT, b"g"), (NodeId::ROOT, b"e"), RenameMode::Replace, now),
+        };
+        let ask = loop {
+            let now = world.now();
+            let step = remove(&mut world.clients[0].machine, &mut turn, now);
+            let Step::Ask(ask) = step else { panic!("{step:?}") };
+            if ask.question.is_mutation() {
+                break ask;
+            }
+            let answer = world.perform(0, &ask);
+            world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+        };
+        let names = ((NodeId::ROOT, &b"a"[..]), (NodeId::ROOT, &b"e"[..]));
+        world.run(1, |m, t, now| m.rename(t, names.0, names.1, RenameMode::Replace, now)).unwrap();
+        let links =
+            |world: &mut World| world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().attrs.nlink;
+        assert_eq!(links(&mut world), 2);
+        let answer = world.perform(0, &ask);
+        let now = world.now();
+        world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+        let step = remove(&mut world.clients[0].machine, &mut turn, now);
+        assert!(matches!(step, Step::Done(())), "{step:?}");
+        assert_eq!(links(&mut world), 1, "replaces: {replaces}");
+        world.check(0);
+    }
+}

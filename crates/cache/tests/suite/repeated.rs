@@ -8,6 +8,8 @@ use bytes::Bytes;
 use holdfast_base::Timestamp;
 use holdfast_cache::*;
 
+mod unheard;
+
 const THEIRS: i64 = 99;
 
 fn flags() -> OpenFlags {

@@ -77,6 +77,7 @@ impl Mount {
             if !is_awaited() {
                 return Err(Failure::Unawaited);
             }
+            let has_lapsed = self.has_lapsed.get();
             let Ok(reply) = self.send(procedure, &args(ticket)).await else {
                 self.world.exec.sleep(DELAY_MIN).await;
                 continue;
@@ -86,7 +87,13 @@ impl Mount {
                 self.tell(|| format!("{procedure:?} hears {stat:?}"));
             }
             let wait = match stat {
-                None => return Ok(reply),
+                None => {
+                    if !has_lapsed {
+                        // The ticket is good: what was promised by it goes on.
+                        self.owes_since.set(None);
+                    }
+                    return Ok(reply);
+                }
                 Some(CapsStat::BadTicket) => {
                     stale = Some(ticket);
                     continue;

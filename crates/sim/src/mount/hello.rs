@@ -126,7 +126,7 @@ impl Mount {
         self.tell(|| format!("promises were lost: {} claimed, {given} given back", held.len()));
         self.world.oracles.mounts(|mounts| mounts.reclaimed(given));
         // What was not relied on any more is not claimed, and is lost as well.
-        if given < held.len() || !told.in_grace || self.has_lapsed.get() {
+        if given < held.len() || !told.in_grace || self.is_in_doubt() {
             let (lost, of) = (held.len() - given, held.len());
             self.lost_promises(&format!("{lost} of {of} promises are not given back"));
         }
@@ -153,9 +153,14 @@ impl Mount {
         all
     }
 
+    /// Whether it has heard of nothing for so long, and not since that all goes on, that what it was promised may be lost.
+    fn is_in_doubt(&self) -> bool {
+        self.has_lapsed.get() || self.owes_since.get().is_some()
+    }
+
     /// The world ends: what it has not heard of for so long may have been lost.
     pub(crate) fn ends(&self) {
-        if self.has_lapsed.get() {
+        if self.is_in_doubt() {
             self.lost_promises("it has not heard that they go on");
         }
     }
@@ -163,8 +168,9 @@ impl Mount {
     /// What others do from now on they may do without asking this mount, whatever it has still to send.
     fn lost_promises(&self, why: &str) {
         self.tell(|| format!("has lost promises: {why}"));
-        let (now, since) = (self.world.now(), self.promised_at.get().unwrap_or(0));
-        let has_more = self.pending().mutations > 0 || self.pending().bytes > 0;
+        let owed = self.owes_since.take();
+        let (now, has_more) = (self.world.now(), owed.is_some() || self.has_more());
+        let since = owed.or(self.promised_at.get()).unwrap_or(0);
         self.world.oracles.mounts(|mounts| mounts.lost((now, since), self.host, has_more));
     }
 }

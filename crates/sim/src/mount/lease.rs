@@ -36,6 +36,9 @@ impl Mount {
             match (self.has_lapsed.replace(left == 0), left == 0) {
                 (false, true) => {
                     self.tell(|| "relies on nothing any more".into());
+                    // If what it was promised is lost, others could not ask for that, whatever becomes of it until it hears so.
+                    let since = self.has_more().then(|| self.promised_at.get().unwrap_or(0));
+                    self.owes_since.set(self.owes_since.get().or(since));
                     self.touched(|machine, now| machine.lapsed(now));
                 }
                 (true, false) => {

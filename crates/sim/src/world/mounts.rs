@@ -31,11 +31,7 @@ impl World {
     pub(crate) async fn undisturbed(&self) {
         while self.is_disturbed.get() {
             let is_up = self.with_life(Life::may_be_handed_over).unwrap_or_default();
-            let is_done = |mount: &Rc<Mount>| {
-                let pending = mount.pending();
-                pending.mutations == 0 && pending.bytes == 0
-            };
-            if is_up && self.living_mounts().iter().all(is_done) {
+            if is_up && self.living_mounts().iter().all(|mount| !mount.has_more()) {
                 self.is_disturbed.set(false);
                 return;
             }
