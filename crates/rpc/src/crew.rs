@@ -12,9 +12,10 @@ mod tests;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -23,8 +24,11 @@ use tokio::runtime::Handle;
 use self::task::Task;
 pub(crate) use self::task::pass;
 
-/// Tasks that a hand runs before its worker looks at the sockets.
+/// Tasks that a hand runs before its worker looks at the sockets,
 const RUNS_MAX: usize = 32;
+
+/// and for how long it does.
+const RUNS_TIME: Duration = Duration::from_micros(500);
 
 /// The hands of a server, and what there is to do.
 pub(crate) struct Crew {
@@ -32,8 +36,6 @@ pub(crate) struct Crew {
     state: Mutex<State>,
     /// As many hands are to be at work at most.
     wanted: AtomicUsize,
-    /// Tasks that were run. What counts is whether there were any, so no hand waits for another to count.
-    runs: AtomicU64,
 }
 
 struct State {
@@ -43,8 +45,10 @@ struct State {
     resting: Vec<usize>,
     /// As many are at work in place of one that hung.
     lent: usize,
+    /// Times that a task was taken out of the queue.
+    runs: u64,
     /// Tasks that have not ended, by their numbers.
-    live: FxHashMap<u64, Weak<Task>>,
+    live: FxHashMap<u64, Arc<Task>>,
     next_number: u64,
     /// No more tasks come.
     is_finishing: bool,
@@ -54,6 +58,7 @@ struct State {
 struct Hand {
     /// Wakes it, once it has rested.
     waker: Option<Waker>,
+    is_resting: bool,
     /// How often it began to rest, or was roused.
     moves: u64,
 }
@@ -70,7 +75,7 @@ impl State {
     /// One that rests is at work from now on; it is to be woken once the lock is gone.
     fn rouse(&mut self) -> Option<Waker> {
         let hand = &mut self.hands[self.resting.pop()?];
-        hand.moves += 1;
+        (hand.is_resting, hand.moves) = (false, hand.moves + 1);
         hand.waker.clone()
     }
 }
@@ -83,12 +88,12 @@ impl Crew {
             hands: (0..hands).map(|_| Hand::default()).collect(),
             resting: Vec::with_capacity(hands),
             lent: 0,
+            runs: 0,
             live: FxHashMap::default(),
             next_number: 0,
             is_finishing: false,
         };
-        let (wanted, runs) = (AtomicUsize::new(1), AtomicU64::new(0));
-        Arc::new(Self { runtime: runtime.clone(), state: Mutex::new(state), wanted, runs })
+        Arc::new(Self { runtime: runtime.clone(), state: Mutex::new(state), wanted: AtomicUsize::new(1) })
     }
 
     /// A hand for each worker of `runtime`, and who looks after them.
@@ -102,7 +107,7 @@ impl Crew {
             // It counts its own calls, so that a task is let go of between two wake-ups and nowhere else.
             runtime.spawn(tokio::task::unconstrained(Member(Arc::clone(&crew)).work(hand)));
         }
-        overseer::start(&crew)?;
+        overseer::start(&crew).inspect_err(|_| crew.finish())?;
         Ok(crew)
     }
 
@@ -126,7 +131,7 @@ impl Crew {
         state.next_number += 1;
         let number = state.next_number;
         let task = Task::new(self, number, Box::pin(future));
-        state.live.insert(number, Arc::downgrade(&task));
+        state.live.insert(number, Arc::clone(&task));
         drop(state);
         self.push(task);
     }
@@ -142,11 +147,17 @@ impl Crew {
         }
     }
 
+    /// This is to be done once more, by the hand that asks for it or one that is at work before: nobody is roused for it.
+    fn push_again(&self, task: Arc<Task>) {
+        self.state.lock().ready.push_back(task);
+    }
+
     /// The future of a task has ended.
     fn end_one(&self, number: u64) {
         let mut state = self.state.lock();
-        state.live.remove(&number);
+        let ended = state.live.remove(&number);
         self.end_all(state);
+        drop(ended);
     }
 
     /// No more is spawned: the hands go when all tasks have ended.
@@ -167,12 +178,15 @@ impl Crew {
 
     /// Runs what is ready, or rests until something is. Ready with whether there is to be more, after so much that the sockets should be looked at.
     fn run_some(&self, hand: usize, cx: &mut Context<'_>) -> Poll<bool> {
+        let began = Instant::now();
         for _ in 0..RUNS_MAX {
             let Some(task) = self.next(hand, cx) else {
                 return if self.state.lock().is_over() { Poll::Ready(false) } else { Poll::Pending };
             };
-            self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             task.run();
+            if began.elapsed() > RUNS_TIME {
+                break;
+            }
         }
         Poll::Ready(true)
     }
@@ -182,9 +196,10 @@ impl Crew {
         let mut state = self.state.lock();
         let is_needed = state.awake() <= self.wanted();
         let task = if is_needed { state.ready.pop_front() } else { None };
-        if task.is_none() && !state.resting.contains(&hand) {
-            let Hand { waker, moves } = &mut state.hands[hand];
-            *moves += 1;
+        state.runs += u64::from(task.is_some());
+        let Hand { waker, is_resting, moves } = &mut state.hands[hand];
+        if task.is_none() && !*is_resting {
+            (*is_resting, *moves) = (true, *moves + 1);
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
@@ -252,7 +267,10 @@ impl Member {
 impl Drop for Member {
     /// The runtime goes, or all is over: nobody runs what is left, which wakers in it would keep for ever.
     fn drop(&mut self) {
-        let left = std::mem::take(&mut self.0.state.lock().live);
-        left.into_values().filter_map(|task| task.upgrade()).for_each(|task| task.abandon());
+        let mut state = self.0.state.lock();
+        state.is_finishing = true;
+        let left = std::mem::take(&mut state.live);
+        drop(state);
+        left.values().for_each(|task| task.abandon());
     }
 }

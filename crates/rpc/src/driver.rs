@@ -27,7 +27,7 @@ use crate::record::{self, Assembler, RecordError};
 /// A reply above this is sent at once, with those before it: others do not wait behind it.
 const GATHER_BYTES_MAX: usize = 32 << 10;
 
-/// Wake-ups after which a connection that always has input lets its worker's others in.
+/// Wake-ups after which a connection that always has input lets the others in.
 const TURNS_MAX: u32 = 8;
 
 /// Buffers of one worker. A task has them from a read to the end of the wake-up, in which it never waits; so an
@@ -117,7 +117,7 @@ impl Driver {
             });
             let wake = wake.await;
             if has_waited {
-                // The others had their turn. To yield all the same would wake another worker for nothing.
+                // The others had their turn.
                 turns = 0;
             }
             let worked = match wake {

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use tokio::runtime::{Builder, Runtime};
 
 /// The runtime that the network part runs on: more workers than cores, because calls run inline on them and some
-/// wait after all (measured: `max(8, 4 x cores)` keeps neighbours undisturbed at no cost to throughput).
+/// wait after all, and others serve the connections meanwhile ([`crate::Server`]: as few at a time as can).
 ///
 /// # Errors
 /// When the threads cannot be made.

@@ -158,7 +158,8 @@ impl Server {
             served.push(Arc::new(Listener { socket: TcpListener::from_std(listener)?, pacing }));
         }
         let crew = Crew::start(&tokio::runtime::Handle::current())?;
-        let pool = Pool::start(limits.pool_threads, limits.pool_queue, Some(&crew))?;
+        let pool = Pool::start(limits.pool_threads, limits.pool_queue, Some(&crew));
+        let pool = pool.inspect_err(|_| crew.finish())?;
         let core = Core::new(programs, pool, limits, Some(Arc::clone(&crew)));
         let inner = Arc::new(Inner {
             core,

@@ -94,14 +94,15 @@ pub const TURN_SWIFT_SECONDS: u64 = 2;
 /// One in so many workers of connections has a turn himself at most: those that hang must leave some to the others.
 pub const TURN_WORKERS_PART: usize = 4;
 
-/// Milliseconds between two looks at the hands that serve a server's connections while there is much to do: one that hangs while nobody
-/// is at the sockets is stood in for after that, and after twice as long at most.
+/// Milliseconds between two looks at the hands that serve a server's connections while there is much to do: where all hang, another
+/// is lent after two looks between which nothing was done.
 pub const CREW_LOOK_MS: u64 = 2;
 
 /// The same while there is little to do.
 pub const CREW_IDLE_MS: u64 = 100;
 
-/// Times that a connection's task ran in such a time from which on there is much to do.
+/// Times that a connection's task ran between two such looks, or among [`CREW_CALM_LOOKS`], from which on there is much to do. So
+/// there is while a hand is at work at a look.
 pub const CREW_BUSY_RUNS: u64 = 64;
 
 /// Looks in a row at which no hand at work has had nothing to do, after which one more comes.

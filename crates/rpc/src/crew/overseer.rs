@@ -4,7 +4,6 @@
 mod tests;
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use holdfast_base::limits::{
     CREW_BUSY_RUNS, CREW_CALM_LOOKS, CREW_FULL_LOOKS, CREW_IDLE_MS, CREW_LENT_LOOKS, CREW_LOOK_MS,
 };
 
-use super::Crew;
+use super::{Crew, Hand};
 
 /// Looks after the hands on a thread of its own, which ends with them.
 ///
@@ -44,13 +43,11 @@ fn oversee(crew: &Weak<Crew>) {
 /// Looks at the hands, unless all is over; `moves` is how often each of them had begun to rest or been roused at the last look.
 fn see(crew: &Crew, moves: &mut Vec<u64>) -> Option<Seen> {
     let state = crew.state.lock();
-    let still =
-        |hand: &usize| moves.get(*hand) == Some(&state.hands[*hand].moves) && !state.resting.contains(hand);
-    let still = (0..state.hands.len()).filter(still).count();
+    let is_still = |(hand, before): &(&Hand, &u64)| hand.moves == **before && !hand.is_resting;
     let seen = Seen {
-        runs: crew.runs.load(Ordering::Relaxed),
+        runs: state.runs,
         awake: state.awake(),
-        still,
+        still: state.hands.iter().zip(&*moves).filter(is_still).count(),
         wanted: crew.wanted(),
         lent: state.lent,
     };
@@ -62,13 +59,13 @@ fn see(crew: &Crew, moves: &mut Vec<u64>) -> Option<Seen> {
 /// What is seen at one look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// A count of wake-ups of connections.
+    /// A count of tasks that were run.
     runs: u64,
-    /// Workers that are at something just now,
+    /// Hands that are at something just now,
     awake: usize,
     /// and those of them that have been since the last look, without a moment in which they had nothing to do.
     still: usize,
-    /// Workers that are to be at work,
+    /// Hands that are to be at work,
     wanted: usize,
     /// and those of them that are in place of one that hung.
     lent: usize,
@@ -116,13 +113,14 @@ impl Judge {
         self.free = if seen.still == 0 { self.free + 1 } else { 0 };
         if came == 0 && seen.still > 0 && seen.still == seen.awake {
             // All at work hang, and nobody may be at the sockets.
+            self.is_busy = true;
             return self.begin(if seen.lent < seen.still { Verdict::Lend } else { Verdict::Rouse });
         }
         if seen.lent > 0 && self.free >= CREW_LENT_LOOKS {
             return self.begin(Verdict::Rest);
         }
         if !self.is_busy {
-            self.is_busy = came >= CREW_BUSY_RUNS || seen.lent > 0;
+            self.is_busy = came >= CREW_BUSY_RUNS || seen.awake > 0 || seen.lent > 0;
             return self.begin(if seen.wanted > 1 && !self.is_busy { Verdict::Rest } else { Verdict::Keep });
         }
         if self.full >= CREW_FULL_LOOKS {
@@ -133,11 +131,14 @@ impl Judge {
         if self.looks < CREW_CALM_LOOKS { Verdict::Keep } else { self.conclude(seen) }
     }
 
-    /// Whether one less could do what was done since this was asked last, with a fifth of its time to spare.
+    /// Whether one less could do what was done since this was asked last, with a fifth of its time to spare. Those who are at
+    /// something that takes long, and those who stand in for others, are not counted on.
     fn conclude(&mut self, seen: Seen) -> Verdict {
-        self.is_busy = seen.runs.wrapping_sub(self.runs) >= CREW_BUSY_RUNS || seen.lent > 0;
+        let came = seen.runs.wrapping_sub(self.runs);
+        self.is_busy = came >= CREW_BUSY_RUNS || self.awake > 0 || seen.lent > 0;
         let is_enough = 5 * self.awake < 4 * self.looks as usize * seen.wanted.saturating_sub(1);
-        self.begin(if is_enough { Verdict::Rest } else { Verdict::Keep })
+        let is_free = seen.lent == 0 && seen.wanted > seen.still + 1;
+        self.begin(if is_enough && is_free { Verdict::Rest } else { Verdict::Keep })
     }
 
     /// Looks anew after this verdict.

@@ -41,7 +41,8 @@ impl Task {
 
     /// Runs what was queued.
     pub(super) fn run(self: Arc<Self>) {
-        self.state.store(RUNS, Ordering::Release);
+        // Whoever woke it before has written the state, so that what he did before that is seen from here on.
+        self.state.swap(RUNS, Ordering::AcqRel);
         let waker = Waker::from(Arc::clone(&self));
         if self.poll(&mut Context::from_waker(&waker)).is_ready() {
             self.state.store(ENDED, Ordering::Release);
@@ -51,8 +52,10 @@ impl Task {
             return;
         }
         if self.state.compare_exchange(RUNS, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            self.state.store(READY, Ordering::Release);
-            self.queue();
+            self.state.swap(READY, Ordering::AcqRel);
+            if let Some(crew) = self.crew.upgrade() {
+                crew.push_again(self);
+            }
         }
     }
 
@@ -75,7 +78,17 @@ impl Task {
     /// It is never run again.
     pub(super) fn abandon(&self) {
         let future = self.future.lock().take();
-        drop(future);
+        drop(catch_unwind(AssertUnwindSafe(|| drop(future))));
+    }
+
+    /// Whether it is to be queued by who wakes it. The state is written even where it stays.
+    fn is_woken(&self) -> bool {
+        let woken = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
+            IDLE | READY => Some(READY),
+            RUNS | RUNS_AGAIN => Some(RUNS_AGAIN),
+            _ => None,
+        });
+        woken == Ok(IDLE)
     }
 
     fn queue(self: Arc<Self>) {
@@ -87,19 +100,14 @@ impl Task {
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        let woken = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
-            IDLE => Some(READY),
-            RUNS => Some(RUNS_AGAIN),
-            _ => None,
-        });
-        if woken == Ok(IDLE) {
+        if self.is_woken() {
             self.queue();
         }
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !matches!(self.state.load(Ordering::Acquire), READY | RUNS_AGAIN | ENDED) {
-            Arc::clone(self).wake();
+        if self.is_woken() {
+            Arc::clone(self).queue();
         }
     }
 }

@@ -80,6 +80,27 @@ fn one_that_hangs_is_stood_in_for_at_the_next_look_for_as_long_as_it_does() {
 }
 
 #[test]
+fn few_tasks_that_take_long_are_as_much_to_do_as_many() {
+    let mut scene = Scene::new();
+    let calls = (0..100).filter(|_| scene.look(1, 1, 1) == Verdict::Call).count();
+    assert!(calls > 0);
+    let mut scene = Scene::busy();
+    while scene.look(1, scene.seen.wanted, scene.seen.wanted) != Verdict::Call {}
+    (0..3 * CREW_CALM_LOOKS).for_each(|_| assert_eq!(scene.look(1, 2, 0), Verdict::Keep));
+    assert!(scene.judge.is_busy);
+}
+
+#[test]
+fn none_goes_while_another_hangs() {
+    let mut scene = Scene::busy();
+    while scene.look(100, 1, 1) != Verdict::Call {}
+    (0..5 * CREW_CALM_LOOKS).for_each(|_| assert_eq!(scene.look(1, 1, 1), Verdict::Keep));
+    assert_eq!(scene.look(0, 1, 1), Verdict::Lend);
+    (0..5 * CREW_CALM_LOOKS).for_each(|_| assert_eq!(scene.look(1, 1, 1), Verdict::Keep));
+    assert_eq!((scene.seen.wanted, scene.seen.lent), (3, 1));
+}
+
+#[test]
 fn where_little_comes_all_but_one_go_and_it_looks_seldom() {
     let mut scene = Scene::busy();
     while scene.look(100, 1, 1) != Verdict::Call {}
