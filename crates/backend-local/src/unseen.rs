@@ -3,7 +3,7 @@
 
 use holdfast_vfs::{
     Cx, File, FileKind, FsError, FsResult, Handle, Name, NewFile, OpenMode, RemoveKind, Removed, SetAttrs,
-    stands_for,
+    is_gone, stands_for,
 };
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -40,7 +40,7 @@ impl LocalBackend {
         Unseen { object, _sole: sole, _changing: Changing::of(object) }
     }
 
-    /// It was made.
+    /// It was made, or some of it.
     fn end_unseen(&self, unseen: Unseen<'_>) {
         self.note_change(unseen.object);
         drop(unseen);
@@ -108,11 +108,10 @@ impl LocalBackend {
             }
         };
         // As after every write: whatever the outcome.
-        self.mark_dirty(&object, &fd)?;
-        written?;
-        self.apply_open(cx, (&fd, object.kind), set)?;
+        let marked = self.mark_dirty(&object, &fd);
+        let done = marked.and(written).and_then(|()| self.apply_open(cx, (&fd, object.kind), set));
         self.end_unseen(unseen);
-        Ok(())
+        done
     }
 
     /// See [`holdfast_vfs::Backend::remove_seen`].
@@ -128,28 +127,26 @@ impl LocalBackend {
         }
         let dir = self.resolve(cx.wait, dir)?;
         let unseen = self.begin_unseen(&dir);
-        let is_gone = {
+        let seen_gone = {
             let _acting = self.identity.act_as(cx.caller)?;
             let name = name.as_bytes();
             let held = self.held_child(&dir, name);
             let is_last = held.is_none() && has_one_name(&dir, name);
             unlink(&dir, name, kind)?;
-            self.let_go(held).unwrap_or_else(|| {
-                if is_last {
-                    self.watch.removed(victim);
-                }
-                is_last
-            })
+            self.let_go(held).or_else(|| is_last.then(|| self.watch.removed(victim)).map(|()| true))
         };
         self.end_unseen(unseen);
-        Ok(Some(Removed { is_gone }))
+        Ok(Some(Removed { is_gone: seen_gone.unwrap_or_else(|| is_gone(self, cx, victim)) }))
     }
 }
 
-/// Whether nothing is left of an object without this name. Of what we hold no descriptor of that is asked before: afterwards its number
-/// would have to be looked for among those that are given. Should a local process link it in between, its remover holds it no more
-/// all the same, as he expects.
+/// Whether nothing is left of an object without this name, where its file system says how many it has. Of what we hold no descriptor of that is
+/// asked before: afterwards its number would have to be looked for among those that are given. Should a local process link it in between, its remover
+/// holds it no more all the same, as he expects.
 fn has_one_name(dir: &Object, name: &[u8]) -> bool {
+    if dir.fs.handles != HandleKind::Kernel || !dir.fs.nature.kind.numbers_are_unique() {
+        return false;
+    }
     let asked = StatxFlags::NLINK | StatxFlags::TYPE;
     statx(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW, asked)
         .is_ok_and(|st| st.stx_nlink <= 1 || kind_of(&st) == FileKind::Directory)
