@@ -252,7 +252,7 @@ pub(crate) fn chmod_object(object: impl AsFd, mode: u32) -> Result<()> {
 /// The names of an object's extended attributes, each with a NUL behind it, by its name in a directory: symbolic links are followed.
 /// `ENOSYS` before Linux 6.13.
 pub(crate) fn list_xattrs(dir: impl AsFd, name: &CStr, into: &mut [u8]) -> Result<usize> {
-    /// The same wherever Linux runs but on Alpha.
+    /// `libc` does not name it yet. Where it has another number (Alpha, MIPS, x32) there is no such call by this one.
     const LISTXATTRAT: c_long = 465;
     const FLAGS: c_uint = 0;
     // SAFETY: the name is NUL-terminated, and `into` has as many bytes as is said.

@@ -14,7 +14,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -140,10 +140,8 @@ impl Crew {
     fn push(&self, task: Arc<Task>) {
         let mut state = self.state.lock();
         state.ready.push_back(task);
-        let roused = (state.awake() < self.wanted()).then(|| state.rouse());
-        drop(state);
-        if let Some(waker) = roused.flatten() {
-            waker.wake();
+        if state.awake() < self.wanted() {
+            rouse(state);
         }
     }
 
@@ -180,9 +178,7 @@ impl Crew {
     fn run_some(&self, hand: usize, cx: &mut Context<'_>) -> Poll<bool> {
         let began = Instant::now();
         for _ in 0..RUNS_MAX {
-            let Some(task) = self.next(hand, cx) else {
-                return if self.state.lock().is_over() { Poll::Ready(false) } else { Poll::Pending };
-            };
+            let Some(task) = ready!(self.next(hand, cx)) else { return Poll::Ready(false) };
             task.run();
             if began.elapsed() > RUNS_TIME {
                 break;
@@ -191,21 +187,26 @@ impl Crew {
         Poll::Ready(true)
     }
 
-    /// What is to be done next by this hand; when nothing is, it rests.
-    fn next(&self, hand: usize, cx: &Context<'_>) -> Option<Arc<Task>> {
+    /// What is to be done next by this hand; when nothing is, it rests, unless all is over.
+    fn next(&self, hand: usize, cx: &Context<'_>) -> Poll<Option<Arc<Task>>> {
         let mut state = self.state.lock();
+        if state.is_over() {
+            return Poll::Ready(None);
+        }
         let is_needed = state.awake() <= self.wanted();
-        let task = if is_needed { state.ready.pop_front() } else { None };
-        state.runs += u64::from(task.is_some());
+        if is_needed && let Some(task) = state.ready.pop_front() {
+            state.runs += 1;
+            return Poll::Ready(Some(task));
+        }
         let Hand { waker, is_resting, moves } = &mut state.hands[hand];
-        if task.is_none() && !*is_resting {
+        if !*is_resting {
             (*is_resting, *moves) = (true, *moves + 1);
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
             state.resting.push(hand);
         }
-        task
+        Poll::Pending
     }
 
     /// One more hand is to be at work, if there is one.
@@ -243,7 +244,7 @@ impl Crew {
     }
 }
 
-/// One that rests is at work until it finds that it need not be; then its worker looks at the sockets.
+/// One that rests, if any does, is at work until it finds that it need not be; then its worker looks at the sockets.
 fn rouse(mut state: MutexGuard<'_, State>) {
     let roused = state.rouse();
     drop(state);

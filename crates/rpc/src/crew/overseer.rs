@@ -88,14 +88,14 @@ enum Verdict {
 /// Judges by what it sees, look after look.
 #[derive(Default)]
 struct Judge {
-    /// Wake-ups at the last look.
+    /// Tasks that had been run at the last look.
     before: u64,
     /// It looks often, as there is much to do.
     is_busy: bool,
     /// Looks in a row at which nobody had had nothing to do, and at which everybody had.
     full: u32,
     free: u32,
-    /// Looks since the last verdict on whether all are needed, workers that ran at these, and wake-ups before them.
+    /// Looks since the last verdict, hands that were at work at these, and tasks that had been run before them.
     looks: u32,
     awake: usize,
     runs: u64,
