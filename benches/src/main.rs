@@ -25,6 +25,7 @@ mod rival;
 mod same_host;
 mod state;
 mod volume;
+mod wakeful;
 mod wanted;
 
 use anyhow::Result;
@@ -74,6 +75,7 @@ enum Role {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let _wakeful = wakeful::ask();
     let done = match arguments.role {
         Some(Role::EchoServer { address }) => rival::serve_echo(address).map(|()| true),
         Some(Role::State(arguments)) => wait_for_state(&arguments).map(|()| true),

@@ -8,6 +8,7 @@ use crate::measure::{Failure, Harvest, Plan, Sample};
 use crate::plan::{ClientKind, Op};
 use crate::plot;
 use crate::volume::FsKind;
+use crate::wakeful;
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write;
@@ -100,8 +101,8 @@ impl Scene {
     pub(crate) fn here(fs_kind: FsKind) -> Self {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let congestion = arena::congestion();
-        Self { fs: fs_kind, machine: format!("Linux {}, {cores} cores, {congestion}", kernel.trim()) }
+        let (congestion, idle) = (arena::congestion(), wakeful::described());
+        Self { fs: fs_kind, machine: format!("Linux {}, {cores} cores, {congestion}, {idle}", kernel.trim()) }
     }
 }
 
