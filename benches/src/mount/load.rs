@@ -93,10 +93,10 @@ pub(crate) enum Load {
     Find,
     /// The same once more.
     FindAgain,
-    /// All its data.
-    ReadAll,
+    /// All its data, by `grep -r`.
+    Grep,
     /// The same once more.
-    ReadAgain,
+    GrepAgain,
     /// Its removal, entry by entry; then everything on disk.
     Remove,
     /// One large file written in order; then fsync.
@@ -122,8 +122,8 @@ impl Load {
         Self::Unpack,
         Self::Find,
         Self::FindAgain,
-        Self::ReadAll,
-        Self::ReadAgain,
+        Self::Grep,
+        Self::GrepAgain,
         Self::Remove,
         Self::Write,
         Self::Read,
@@ -145,8 +145,8 @@ impl Load {
             Self::Unpack => "unpack",
             Self::Find => "find",
             Self::FindAgain => "find again",
-            Self::ReadAll => "read all",
-            Self::ReadAgain => "read again",
+            Self::Grep => "grep -r",
+            Self::GrepAgain => "grep -r again",
             Self::Remove => "rm -rf",
             Self::Write => "write",
             Self::Read => "read",
@@ -165,9 +165,9 @@ impl Load {
     fn is_needed_by(self, other: Self) -> bool {
         let needs = match other {
             Self::Unlink => &[Self::Create][..],
-            Self::Find | Self::ReadAll | Self::Remove => &[Self::Unpack],
+            Self::Find | Self::Grep | Self::Remove => &[Self::Unpack],
             Self::FindAgain => &[Self::Unpack, Self::Find],
-            Self::ReadAgain => &[Self::Unpack, Self::ReadAll],
+            Self::GrepAgain => &[Self::Unpack, Self::Grep],
             Self::Read => &[Self::Write],
             Self::Clean => &[Self::Build],
             _ => &[],
@@ -215,11 +215,11 @@ impl Load {
                 sync()?;
             }
             Self::Find | Self::FindAgain => {
-                let found = walk(&tree, &mut |_| Ok(()))?;
+                let found = walk(&tree)?;
                 ensure!(found == scale.tree_files, "{found} files found");
             }
-            Self::ReadAll | Self::ReadAgain => {
-                let found = walk(&tree, &mut |path| fs::read(path).map(drop))?;
+            Self::Grep | Self::GrepAgain => {
+                let found = project::grep(&tree, "#")?;
                 ensure!(found == scale.tree_files, "{found} files read");
             }
             Self::Remove => {
@@ -267,16 +267,11 @@ fn unpack(tree: &Path, files: usize) -> Result<()> {
     Ok(())
 }
 
-fn walk(directory: &Path, visit: &mut dyn FnMut(&Path) -> std::io::Result<()>) -> Result<usize> {
+fn walk(directory: &Path) -> Result<usize> {
     let mut files = 0;
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        if fs::symlink_metadata(&path)?.is_dir() {
-            files += walk(&path, visit)?;
-        } else {
-            visit(&path).with_context(|| path.display().to_string())?;
-            files += 1;
-        }
+        files += if fs::symlink_metadata(&path)?.is_dir() { walk(&path)? } else { 1 };
     }
     Ok(files)
 }

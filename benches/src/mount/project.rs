@@ -87,6 +87,13 @@ pub(super) fn status(at: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Has `grep` count the lines with this word in all files below `at`. How many files it says that of.
+///
+/// Errors when that fails, or none has it.
+pub(super) fn grep(at: &Path, word: &str) -> Result<usize> {
+    run(at, "grep", &["-rc", "--", word, "."]).map(|said| said.lines().count())
+}
+
 fn run(at: &Path, program: &str, arguments: &[&str]) -> Result<String> {
     const SOMEBODY: [(&str, &str); 6] = [
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
@@ -117,6 +124,8 @@ mod tests {
         clean(&at).unwrap();
         commit(&at).unwrap();
         status(&at).unwrap();
+        assert!(grep(&at.join("pages-0"), "page").is_ok_and(|files| files == PAGES_PER_DIRECTORY));
+        assert!(grep(&at.join("pages-0"), "nobody has this word").is_err());
         fs::write(at.join("shared.h"), "").unwrap();
         assert!(status(&at).is_err(), "a change is seen");
     }
