@@ -3,7 +3,7 @@
 //! Where the machine is a guest, a processor with nothing to do is given up to its host, and what it costs to have it back is
 //! the host's affair: a byte there and back by loopback took 94 µs on such a machine, of which the network's part is 11. A run
 //! measures servers, which wait for each other's processors all the time, so it asks that idle processors poll
-//! (`Documentation/power/pm_qos_interface.rst`, as `tuned`'s `latency-performance` does). Polling is no process's time.
+//! (`Documentation/power/pm_qos_interface.rst`). Polling is no process's time.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
