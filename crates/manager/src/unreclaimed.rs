@@ -1,21 +1,21 @@
-//! After a restart in which delegations were lost: until their holders have reclaimed them, nothing in the index says
+//! After a restart in which promises were lost: until their holders have reclaimed them, nothing in the index says
 //! what was promised. What would have been a deed against them waits (RFC 8881 section 8.4.2.1).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_base::{ClientId, FileKey};
-use holdfast_state::Deed;
+use holdfast_base::{CapSet, ClientId, FileKey};
+use holdfast_state::{Deed, EntryKinds};
 use holdfast_vfs::{FsError, FsResult};
 
 use crate::manager::Manager;
 
-/// Whether clients may have delegations that they have not reclaimed.
+/// Whether clients may have delegations or capabilities that they have not reclaimed.
 #[derive(Debug, Default)]
 pub(crate) struct Unreclaimed(AtomicBool);
 
 impl Manager {
-    /// Says whether clients that may have held delegations before a restart are still to reclaim. Before the first
-    /// request, and when that ends.
+    /// Says whether clients that may have held delegations or capabilities before a restart are still to reclaim. Before the
+    /// first request, and when that ends.
     pub fn await_reclaims(&self, is_awaiting: bool) {
         if self.unreclaimed.0.swap(is_awaiting, Ordering::SeqCst) == is_awaiting {
             return;
@@ -30,8 +30,8 @@ impl Manager {
         self.unreclaimed.0.load(Ordering::Relaxed)
     }
 
-    /// That a change of a file cannot be one that somebody's unreclaimed delegation forbids. Changes of data and names
-    /// alone: who reads meanwhile sees what has been written back, and a holder sees changed attributes at its next look.
+    /// That a change cannot be one that somebody's unreclaimed promise forbids. Changes of data, of names and of what is in a
+    /// directory alone: who reads meanwhile sees what has been written back, and a holder sees changed attributes at its next look.
     /// (What a request made that a crash cut short is given its attributes when the request comes again.)
     ///
     /// # Errors
@@ -46,9 +46,19 @@ impl Manager {
 
     #[cold]
     fn check_excluded(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> FsResult<()> {
-        let is_change = matches!(deed, Deed::WriteData | Deed::Truncate | Deed::ChangeName);
-        // What the client itself has reclaimed nobody else had a delegation beside.
-        let excludes = |by| self.look(|engine| engine.excludes_delegations(by, file));
-        if !is_change || by.is_some_and(excludes) { Ok(()) } else { Err(FsError::Delay) }
+        // What the client itself has reclaimed nobody else had a promise beside.
+        let is_its_own = match deed {
+            Deed::WriteData | Deed::Truncate | Deed::ChangeName => {
+                by.is_some_and(|by| self.look(|engine| engine.excludes_delegations(by, file)))
+            }
+            // A mount that had the entries to itself may have changed them, and have still to tell. A name by itself, of which no kind
+            // is known, changes with its directory, which is asked about before it.
+            Deed::ChangeEntries(kinds) if kinds != EntryKinds::UNKNOWN => {
+                let held = |by| self.look(|engine| engine.caps_in_force(by, file));
+                by.is_some_and(|by| held(by).contains(CapSet::FILE_X))
+            }
+            _ => true,
+        };
+        if is_its_own { Ok(()) } else { Err(FsError::Delay) }
     }
 }

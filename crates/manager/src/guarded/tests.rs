@@ -373,28 +373,30 @@ fn while_delegations_may_be_reclaimed_nothing_is_changed_that_they_might_forbid(
     let remove = |n| w.guarded.remove(&w.cx(), &w.dir, name(n), RemoveKind::NonDirectory).map(drop);
     let flags = RenameFlags::Replace;
     let rename = || w.guarded.rename(&w.cx(), (&w.dir, name(b"a")), (&w.dir, name(b"b")), flags).map(drop);
-    let changes: [&dyn Fn() -> Result<(), FsError>; 6] = [
+    let make = || w.guarded.make(&w.cx(), &w.root, name(b"e"), NewNode::Directory, &none).map(drop);
+    let how = CreateHow { mode: CreateMode::Guarded, set: &none, open: None, want: AttrMask::NONE };
+    let changes: [&dyn Fn() -> Result<(), FsError>; 9] = [
         &|| w.guarded.write(&w.cx(), File::Stateless(&w.a), at, b"x").map(drop),
         &|| w.guarded.setattr(&w.cx(), File::Stateless(&w.a), &size(0), None).map(drop),
         &|| w.guarded.setattr(&w.cx(), File::Stateless(&w.a), &size(7), None).map(drop),
         &|| w.guarded.link(&w.cx(), &w.a, &w.root, name(b"l")).map(drop),
+        &make,
+        &|| w.guarded.create(&w.cx(), &w.root, name(b"n"), &how).map(drop),
         &rename,
         &|| remove(b"b"),
+        &|| remove(b"none"),
     ];
     w.manager.await_reclaims(true);
     w.manager.await_reclaims(true);
     for change in changes {
         assert_eq!(change(), Err(FsError::Delay));
     }
-    let made = w.guarded.make(&w.cx(), &w.root, name(b"e"), NewNode::Directory, &none);
-    assert!(made.is_ok(), "delegations of directories are not reclaimed (RFC 8881 section 10.9.6)");
     assert!(w.guarded.read(&w.cx(), File::Stateless(&w.a), 0, &mut [0; 4]).is_ok());
-    assert_eq!(remove(b"none"), Err(FsError::NotFound), "there is nothing to wait for");
     w.manager.await_reclaims(false);
-    for change in changes.into_iter().take(4) {
+    for change in changes.into_iter().take(6) {
         assert_eq!(change(), Ok(()));
     }
-    assert_eq!((rename(), remove(b"b")), (Ok(()), Ok(())));
+    assert_eq!((rename(), remove(b"b"), remove(b"none")), (Ok(()), Ok(()), Err(FsError::NotFound)));
     assert!(!w.manager.has_promises());
 }
 

@@ -4,6 +4,7 @@
 
 mod listing;
 mod random;
+mod reclaimed;
 mod world;
 
 use std::sync::{Arc, mpsc};
