@@ -194,6 +194,8 @@ pub(crate) struct FileData {
     pub(crate) carrier: Option<u64>,
     /// Who wrote last.
     pub(crate) writer: Option<Caller>,
+    /// It has no name, nobody had it open, and what was written and not sent was dropped: nobody opens it any more.
+    pub(crate) is_let_go: bool,
     /// The server's modification time is not what was shown.
     pub(crate) mtime_owed: bool,
     /// The modification time that somebody last set, who is told if the server will not have it.

@@ -24,6 +24,10 @@ impl Machine {
 
     fn try_open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<Opened> {
         let node = self.living(id, now)?;
+        // What has a name after all, as what was changed on both sides, has what the server has of it.
+        if node.data.is_let_go && node.attrs.nlink == 0 {
+            return self.refuse_let_go(turn, id);
+        }
         match node.attrs.kind {
             Kind::File => {}
             Kind::Dir => return Err(Errno::EISDIR.into()),
@@ -50,6 +54,15 @@ impl Machine {
             return Ok(self.add_open(id, flags, None, &turn.caller));
         }
         self.open_at_server(turn, id, flags, now)
+    }
+
+    /// Who had found it by its name opens it when that has gone, and what was written last with it. The kernel looks the name up
+    /// once more.
+    fn refuse_let_go(&mut self, turn: &mut Turn, id: NodeId) -> Outcome<Opened> {
+        if let Some(Fresh::Opened(Some(token))) = turn.take()? {
+            self.closes.push((token, turn.caller.clone(), id));
+        }
+        Err(Errno::ESTALE.into())
     }
 
     /// Whether the server need not be told of the open: nobody can remove the file unseen, and what is read or written

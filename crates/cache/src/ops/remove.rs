@@ -176,11 +176,13 @@ impl Machine {
     pub(crate) fn drop_data(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get(&id) else { return };
         let dropped = node.data.extents.weights().unsent;
+        let is_let_go = dropped > 0;
         let is_under_way = !node.data.in_flight.is_empty() || node.data.committing.is_some();
         self.stats.bytes_elided += dropped;
         self.with_data(id, |data| {
             data.extents.turn(|p, _| matches!(p, Progress::Stream(_)).then_some(p));
             data.mtime_owed = false;
+            data.is_let_go |= is_let_go;
             // What is on its way may find the file gone, and is not to come out again when it is lost.
             data.in_flight.clear();
             data.committing = None;

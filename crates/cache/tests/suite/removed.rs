@@ -319,3 +319,26 @@ fn what_has_taken_a_name_that_is_being_removed_is_not_known_by_what_was_seen_bef
         world.check(0);
     }
 }
+
+/// Who had found it before may open it after that: he finds out that it has gone, and not an older file.
+#[test]
+fn a_file_whose_last_data_has_gone_with_its_name_is_not_opened_any_more() {
+    let (mut world, dir) = settled();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let (entry, opened) = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
+    world.run(0, |m, t, now| m.fsync(t, dir, None, now)).unwrap();
+    world.run(0, |m, t, now| m.unlink(t, dir, b"f", now)).unwrap();
+    world.run(0, |m, t, now| m.write(t, opened.fh, 0, &Bytes::from_static(b"last"), now)).unwrap();
+    let mut turn = caller();
+    let now = world.now();
+    let step = world.clients[0].machine.open(&mut turn, entry.node, flags, now);
+    let Step::Ask(ask) = step else { panic!("{step:?}") };
+    let answer = world.perform(0, &ask);
+    world.clients[0].machine.release(opened.fh, now);
+    let again = world.run(0, |m, t, now| m.open(t, entry.node, flags, now)).map(|opened| opened.fh);
+    assert_eq!(again, Err(Errno::ESTALE));
+    world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+    let begun = world.clients[0].machine.open(&mut turn, entry.node, flags, now);
+    assert!(matches!(begun, Step::Failed(Errno::ESTALE)), "{begun:?}");
+    nothing_failed(&mut world);
+}
