@@ -306,9 +306,13 @@ impl Question {
         matches!(self, Self::Blocks { .. })
     }
 
-    /// Whether it takes a name from whatever has that by then, seen or not.
-    pub(crate) const fn takes_name(&self) -> bool {
-        matches!(self, Self::Remove { .. } | Self::Rename { mode: RenameMode::Replace, .. })
+    /// The name that it takes from whatever has that by then, seen or not.
+    pub(crate) const fn name_taken(&self) -> Option<(&Handle, &Name)> {
+        match self {
+            Self::Remove { dir, name, .. } => Some((dir, name)),
+            Self::Rename { to_dir, to, mode: RenameMode::Replace, .. } => Some((to_dir, to)),
+            _ => None,
+        }
     }
 
     /// Whether it sets a file's size.

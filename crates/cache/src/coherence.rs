@@ -52,7 +52,7 @@ impl Machine {
     /// Takes over attributes from a reply, as far as they are covered; returns them as they are to be shown.
     pub(crate) fn learn(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
         // It may be what has taken a name meanwhile that is being removed: the server asks nobody back for what he does himself.
-        let (may_lose_name, epoch) = (self.names_going > 0 || at < self.name_gone, self.epoch);
+        let (may_lose_name, epoch) = (self.may_lose_name(at), self.epoch);
         let Some(node) = self.nodes.get_mut(&id) else { return *theirs };
         let held = node.held.shared();
         let known = if may_lose_name && node.dir.is_none() { held.without(CapSet::LINK_S) } else { held };
@@ -76,7 +76,11 @@ impl Machine {
             if node.held.contains(CapSet::FILE_S) && !node.sure.contains(CapSet::FILE_S) {
                 node.data.kept.learn(theirs.change);
             }
+            let is_news = node.dir.is_none() && (known & !node.sure).contains(CapSet::LINK_S);
             node.sure |= known;
+            if is_news {
+                self.note_links_sure(id);
+            }
         }
         merged
     }
@@ -98,7 +102,6 @@ impl Machine {
     /// A change is being asked for: until its reply has come, what it changes is uncertain.
     pub(crate) fn begin_change(&mut self, question: &Question) {
         let (touched, at) = (question.touched(), self.generation);
-        self.names_going += u32::from(question.takes_name());
         for (handle, kinds) in &touched.objects {
             if let Some(node) = self.by_handle(handle) {
                 node.changing += 1;
@@ -122,10 +125,7 @@ impl Machine {
         outcome: Option<Option<NodeId>>,
     ) {
         let touched = question.touched();
-        if question.takes_name() {
-            self.names_going = self.names_going.saturating_sub(1);
-            self.name_gone = self.tick();
-        }
+        self.end_taking(question, at);
         for (handle, kinds) in &touched.objects {
             let tick = self.tick();
             if let Some(node) = self.by_handle(handle) {

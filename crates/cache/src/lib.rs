@@ -29,6 +29,7 @@ mod leases;
 mod losses;
 mod machine;
 mod mutation;
+mod names_taken;
 mod node;
 mod ops;
 mod pace;

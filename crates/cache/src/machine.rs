@@ -15,6 +15,7 @@ use crate::ask::{Ask, Generation, Object, Question};
 use crate::attrs::Attrs;
 use crate::errno::Errno;
 use crate::ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
+use crate::names_taken::NamesTaken;
 use crate::node::{Node, Open};
 use crate::persist::{Conflict, Journal, Nodes};
 use crate::queue::Stream;
@@ -169,9 +170,7 @@ pub struct Machine {
     pub(crate) trimmed_at: usize,
     /// A node of which something was held was forgotten: answers to older questions may bring grants of it.
     pub(crate) forgot_holder: Generation,
-    /// How many names are being taken from whatever has them by then, and when the last one was.
-    pub(crate) names_going: u32,
-    pub(crate) name_gone: Generation,
+    pub(crate) names_taken: NamesTaken,
     /// What is kept on disk; only of mounts that work without the server.
     pub(crate) journal: Option<Box<Journal>>,
     pub(crate) conflicts: Vec<Conflict>,
@@ -231,8 +230,7 @@ impl Machine {
             error: None,
             trimmed_at: 0,
             forgot_holder: Generation(0),
-            names_going: 0,
-            name_gone: Generation(0),
+            names_taken: NamesTaken::default(),
             journal: None,
             conflicts: Vec::new(),
             found: crate::persist::Found::default(),
@@ -316,6 +314,7 @@ impl Machine {
 
     /// Stops the operation with a question.
     pub(crate) fn ask<T>(&mut self, turn: &Turn, question: Question) -> Outcome<T> {
+        self.begin_taking(turn, &question);
         self.begin_change(&question);
         let at = self.tick();
         Err(Stop::Ask(Box::new(Ask { at, caller: turn.caller.clone(), question })))

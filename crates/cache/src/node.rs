@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) base: Option<Box<crate::persist::Base>>,
     /// Kinds (shared bits) whose attributes are guaranteed; always within `held`.
     pub(crate) sure: CapSet,
+    /// When the number of its names last became sure by an answer.
+    pub(crate) links_sure_at: Generation,
     pub(crate) held: CapSet,
     /// What is not used any more, and is not given back yet: others wait for it.
     pub(crate) giving_back: CapSet,
@@ -289,6 +291,7 @@ impl Node {
             told_mtime: None,
             base: None,
             sure: CapSet::NONE,
+            links_sure_at: Generation(0),
             held: CapSet::NONE,
             giving_back: CapSet::NONE,
             seq: 0,

@@ -89,6 +89,8 @@ pub struct Turn {
     pub(crate) awaited: Option<crate::ids::NodeId>,
     /// Data read so far.
     pub(crate) pieces: Vec<crate::extent::Piece>,
+    /// When a name was first asked for, of those that it is about.
+    pub(crate) named_at: Option<Generation>,
     /// The file ends here, as far as answers told.
     pub(crate) end_seen: Option<u64>,
     /// What a name was found to be, or got by a change that is done, whose attributes had to be asked for again.
@@ -164,6 +166,7 @@ impl Turn {
             through: None,
             awaited: None,
             pieces: Vec::new(),
+            named_at: None,
             end_seen: None,
             looked: None,
             is_filling: false,

@@ -121,6 +121,7 @@ impl Machine {
     ) -> Outcome<T> {
         self.told_server(turn, parent, CapSet::FILE_S, now)?;
         turn.counted.has_asked_name = true;
+        turn.named_at.get_or_insert(self.generation);
         let handle = self.handle(turn, parent)?;
         if let Some((cookie, verifier)) = self.fills(turn, parent, now) {
             let bytes_max = self.settings.io_bytes.min(1 << 18);

@@ -26,6 +26,7 @@ mod made_once;
 mod merged;
 mod named_again;
 mod nameless;
+mod names_taken;
 mod one_mount;
 mod overtaken;
 mod pledged;

@@ -1,0 +1,102 @@
+//! Names that are being taken by a question. NFS's REMOVE, and a RENAME that replaces, take them from whatever has them by then, and
+//! the server asks nobody back for what he does himself: so of a file that may have got such a name unseen, the number of names is
+//! not known, whatever is held of it. Decides which files these may be.
+
+use crate::ask::{Generation, Question};
+use crate::dir::Known;
+use crate::ids::{Handle, Name, NodeId};
+use crate::machine::Machine;
+use crate::node::Node;
+use crate::step::Turn;
+use holdfast_base::CapSet;
+
+/// One that is being taken.
+#[derive(Debug)]
+struct Taken {
+    /// When that was asked for.
+    at: Generation,
+    dir: Handle,
+    name: Name,
+    /// The directory, where it was known then what the name stood for and all names in it were promised: as long as they stay so, no
+    /// other file gets it.
+    promised_in: Option<NodeId>,
+}
+
+/// All that are, and were.
+#[derive(Debug, Default)]
+pub(crate) struct NamesTaken {
+    /// As many as there are questions under way.
+    going: Vec<Taken>,
+    /// When the last one was of which that was not known all the time.
+    gone: Generation,
+    /// When a file's number of names last became sure by an answer.
+    learned: Generation,
+}
+
+impl Machine {
+    /// A question is about to be asked, by which a name may be taken.
+    pub(crate) fn begin_taking(&mut self, turn: &Turn, question: &Question) {
+        let Some((dir, name)) = question.name_taken() else { return };
+        let (dir, name) = (dir.clone(), name.clone());
+        let id = self.handles.get(&dir).copied();
+        let is_known = id.is_some_and(|id| self.known(id, name.as_bytes()) != Known::Unknown);
+        if !is_known {
+            self.doubt_links(turn.named_at.unwrap_or_default());
+        }
+        // A name promised by itself may be lost unseen: its directory may be had anew after that.
+        let holds_all = |id: &NodeId| self.nodes.get(id).is_some_and(|dir| dir.held.contains(CapSet::FILE_S));
+        let promised_in = id.filter(|id| is_known && holds_all(id));
+        self.names_taken.going.push(Taken { at: self.generation, dir, name, promised_in });
+    }
+
+    /// It was answered, or has failed.
+    pub(crate) fn end_taking(&mut self, question: &Question, at: Generation) {
+        let Some((dir, name)) = question.name_taken() else { return };
+        let is_it = |taken: &Taken| taken.at < at && taken.dir == *dir && taken.name == *name;
+        let Some(place) = self.names_taken.going.iter().position(is_it) else { return };
+        let taken = self.names_taken.going.swap_remove(place);
+        if !self.is_promised_still(&taken) {
+            self.names_taken.gone = self.tick();
+        }
+    }
+
+    /// Whether a file of which an answer tells that was asked for at `at` may lose a name that it had by then, or have lost it since.
+    pub(crate) fn may_lose_name(&self, at: Generation) -> bool {
+        at < self.names_taken.gone
+            || self.names_taken.going.iter().any(|taken| !self.is_promised_still(taken))
+    }
+
+    /// Whether the names in its directory were promised all the time since it was asked for.
+    fn is_promised_still(&self, taken: &Taken) -> bool {
+        let dir = taken.promised_in.and_then(|id| self.nodes.get(&id));
+        dir.is_some_and(|dir| dir.held.contains(CapSet::FILE_S) && dir.names_lost <= taken.at)
+    }
+
+    /// The number of a file's names has become sure by an answer.
+    pub(crate) fn note_links_sure(&mut self, id: NodeId) {
+        self.names_taken.learned = self.generation;
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.links_sure_at = self.generation;
+        }
+    }
+
+    /// A name is taken that was looked up then, and may have become another file's since: one of which the number of names was learned
+    /// since, for who changes a name asks it back where it is held. All of them are gone through, which is seldom: nothing was learned
+    /// in between, where one goes after the other.
+    fn doubt_links(&mut self, looked_at: Generation) {
+        if self.names_taken.learned < looked_at {
+            return;
+        }
+        let may_have_it = |node: &Node| {
+            node.dir.is_none() && node.sure.contains(CapSet::LINK_S) && node.links_sure_at >= looked_at
+        };
+        let doubtful: Vec<_> =
+            self.nodes.values().filter(|node| may_have_it(node)).map(|node| node.id).collect();
+        let at = self.tick();
+        for id in doubtful {
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.doubt(CapSet::LINK_S, at);
+            }
+        }
+    }
+}
