@@ -13,6 +13,7 @@ use holdfast_cache::{
 };
 use holdfast_volume::sheets::Ledger;
 
+use self::hearing::Hearing;
 use self::hello::Greeting;
 use self::opens::Opens;
 use crate::client::v4::Client4;
@@ -23,6 +24,7 @@ use crate::world::World;
 pub(crate) mod app;
 mod calling;
 mod flusher;
+mod hearing;
 mod hello;
 mod lease;
 mod nfs;
@@ -53,8 +55,8 @@ pub struct Mount {
     has_lapsed: Cell<bool>,
     /// When SEQUENCE was last sent that was answered without a doubt.
     promised_at: Cell<Option<u64>>,
-    /// The same, when it ceased to rely on anything with something still to be sent, and has not heard since that its promises go on.
-    owes_since: Cell<Option<u64>>,
+    /// What is known of whether its promises go on, for who judges.
+    hearing: Hearing,
     relied_ms: Cell<u64>,
     /// The machine's progress at which those who wait were last woken.
     last_progress: Cell<u64>,
@@ -92,7 +94,7 @@ impl Mount {
             opens: Opens::default(),
             has_lapsed: Cell::new(false),
             promised_at: Cell::new(None),
-            owes_since: Cell::new(None),
+            hearing: Hearing::default(),
             relied_ms: Cell::new(0),
             last_progress: Cell::new(0),
             waiting: RefCell::default(),
@@ -147,7 +149,9 @@ impl Mount {
         let now = self.now();
         let mut machine = self.machine.borrow_mut();
         let machine = machine.as_mut()?;
+        self.hearing.looks(now.mono.0, machine);
         let done = act(machine, now);
+        self.hearing.looks(now.mono.0, machine);
         if let Err(broken) = invariant::check(machine) {
             self.violated(&format!("the machine does not hold together: {broken}"));
         }
@@ -275,14 +279,13 @@ impl Mount {
     }
 
     /// What has still to reach the server's disk.
-    pub(crate) fn pending(&self) -> Pending {
+    fn pending(&self) -> Pending {
         self.machine.borrow().as_ref().map(Machine::pending).unwrap_or_default()
     }
 
     /// Whether anything has.
     pub(crate) fn has_more(&self) -> bool {
-        let pending = self.pending();
-        pending.mutations > 0 || pending.bytes > 0
+        self.machine.borrow().as_ref().is_some_and(hearing::has_more)
     }
 
     /// What had returned and failed after it.

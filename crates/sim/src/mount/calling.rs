@@ -77,7 +77,7 @@ impl Mount {
             if !is_awaited() {
                 return Err(Failure::Unawaited);
             }
-            let has_lapsed = self.has_lapsed.get();
+            let sent = self.world.now();
             let Ok(reply) = self.send(procedure, &args(ticket)).await else {
                 self.world.exec.sleep(DELAY_MIN).await;
                 continue;
@@ -88,10 +88,8 @@ impl Mount {
             }
             let wait = match stat {
                 None => {
-                    if !has_lapsed {
-                        // The ticket is good: what was promised by it goes on.
-                        self.owes_since.set(None);
-                    }
+                    // The ticket was good: what was promised by it went on.
+                    self.hearing.hears(sent);
                     return Ok(reply);
                 }
                 Some(CapsStat::BadTicket) => {

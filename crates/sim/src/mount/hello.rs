@@ -7,7 +7,8 @@ use holdfast_base::{SessionId, relied_on_ms};
 use holdfast_cache::{Reclaim, Reclaimed};
 use holdfast_volume::convert;
 use holdfast_wire::caps::{
-    AcquireOk, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, ReclaimArgs, ReclaimItem, Ticket,
+    AcquireOk, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, ReclaimArgs, ReclaimItem,
+    ReleaseArgs, Ticket,
 };
 
 use super::Mount;
@@ -88,6 +89,7 @@ impl Mount {
             features: Features(FEATURES.iter().fold(0, |bits, one| bits | one.0)),
             done_through: self.ledger.borrow().done_through(),
         };
+        let sent = self.world.now();
         let reply = self.send(CapsProc::Hello, &encoded(&args)).await.map_err(|_| CapsStat::Delay)?;
         let told: HelloOk = checked(&reply)?;
         let HelloOk { ticket, epoch, features, .. } = told;
@@ -107,6 +109,8 @@ impl Mount {
         if !told.is_known && before.is_some() {
             self.lost_promises("the server does not know its transactions");
         }
+        // From here on they are what they are now, lost before or not.
+        self.hearing.hears(sent);
         let executed = (!is_as_before || !told.is_known).then_some(told.executed_through.0);
         self.touched(|machine, now| {
             machine.greeted();
@@ -126,7 +130,7 @@ impl Mount {
         self.tell(|| format!("promises were lost: {} claimed, {given} given back", held.len()));
         self.world.oracles.mounts(|mounts| mounts.reclaimed(given));
         // What was not relied on any more is not claimed, and is lost as well.
-        if given < held.len() || !told.in_grace || self.is_in_doubt() {
+        if given < held.len() || !told.in_grace || self.has_lapsed.get() || self.is_in_doubt() {
             let (lost, of) = (held.len() - given, held.len());
             self.lost_promises(&format!("{lost} of {of} promises are not given back"));
         }
@@ -153,12 +157,19 @@ impl Mount {
         all
     }
 
-    /// Whether it has heard of nothing for so long, and not since that all goes on, that what it was promised may be lost.
-    fn is_in_doubt(&self) -> bool {
-        self.has_lapsed.get() || self.owes_since.get().is_some()
+    /// Whether it has ceased to rely on what it was promised, and has not heard since that all goes on: it may be lost.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.hearing.is_in_doubt()
     }
 
-    /// The world ends: what it has not heard of for so long may have been lost.
+    /// The world ends: hears whether what is in doubt goes on. It is told in any case, be it that it is lost.
+    pub(crate) async fn hears_at_last(self: Rc<Self>) {
+        let args = |ticket| encoded(&ReleaseArgs { ticket, items: Vec::new() });
+        let heard = self.call(CapsProc::Release, args).await;
+        self.tell(|| format!("asks at last whether its promises go on: {:?}", heard.map(drop)));
+    }
+
+    /// The world has ended: what it has not heard of even now may have been lost.
     pub(crate) fn ends(&self) {
         if self.is_in_doubt() {
             self.lost_promises("it has not heard that they go on");
@@ -168,9 +179,8 @@ impl Mount {
     /// What others do from now on they may do without asking this mount, whatever it has still to send.
     fn lost_promises(&self, why: &str) {
         self.tell(|| format!("has lost promises: {why}"));
-        let owed = self.owes_since.take();
-        let (now, has_more) = (self.world.now(), owed.is_some() || self.has_more());
-        let since = owed.or(self.promised_at.get()).unwrap_or(0);
+        let (since, had_more) = self.hearing.last();
+        let (now, has_more) = (self.world.now(), had_more || self.has_more());
         self.world.oracles.mounts(|mounts| mounts.lost((now, since), self.host, has_more));
     }
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
+use holdfast_wire::nfs4::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
 
 use super::Mount;
 use crate::life::LEASE_MS;
@@ -19,6 +20,11 @@ impl Mount {
         if flags & SEQ4_STATUS_CAPS_IN_DOUBT == 0 {
             let last = self.promised_at.get().unwrap_or(0);
             self.promised_at.set(Some(last.max(first_sent)));
+            // Of who relies on nothing any more the promises may be taken, of which SEQUENCE says nothing; nor does it where the
+            // server began anew.
+            if !self.has_lapsed.get() && flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED == 0 {
+                self.hearing.hears(first_sent);
+            }
         } else {
             self.tell(|| "is told that its promises are in doubt".into());
         }
@@ -36,9 +42,7 @@ impl Mount {
             match (self.has_lapsed.replace(left == 0), left == 0) {
                 (false, true) => {
                     self.tell(|| "relies on nothing any more".into());
-                    // If what it was promised is lost, others could not ask for that, whatever becomes of it until it hears so.
-                    let since = self.has_more().then(|| self.promised_at.get().unwrap_or(0));
-                    self.owes_since.set(self.owes_since.get().or(since));
+                    self.hearing.lapses(self.world.now());
                     self.touched(|machine, now| machine.lapsed(now));
                 }
                 (true, false) => {

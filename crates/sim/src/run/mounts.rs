@@ -138,7 +138,7 @@ fn finish(world: &Rc<World>, plan: &Plan) {
         tell_held(world);
         world.living_mounts().iter().for_each(|mount| mount.tell_all());
     }
-    world.living_mounts().iter().for_each(|mount| mount.ends());
+    hear_at_last(world);
     let trees = match world.oracles.mounts(|mounts| mounts.explain()) {
         Ok(trees) => trees,
         Err(why) => return world.oracles.violated(format!("coherence: {why}")),
@@ -166,6 +166,19 @@ fn finish(world: &Rc<World>, plan: &Plan) {
         let what = format!("durability: on the disk is {found:#?}, to be there was {:#?}", expected.first());
         world.oracles.violated(what);
     }
+}
+
+/// Mounts that do not know whether what they were promised goes on hear of it: who judges is to know, too.
+fn hear_at_last(world: &Rc<World>) {
+    let mounts = world.living_mounts();
+    for mount in mounts.iter().filter(|mount| mount.is_in_doubt()) {
+        world.exec.spawn(Rc::clone(mount).hears_at_last());
+    }
+    if world.oracles.is_content() {
+        let asked = mounts.clone();
+        world.exec.run(world.now() + LEASE_MS, move || !asked.iter().any(|mount| mount.is_in_doubt()));
+    }
+    mounts.iter().for_each(|mount| mount.ends());
 }
 
 /// All that is in the directory that mounts use, as it is on the disk.
