@@ -350,12 +350,24 @@ impl Tree {
         ino
     }
 
-    /// What an operation has made is lost, and what is in it. Whether there is any.
-    pub(super) fn loses(&mut self, id: Ino) -> bool {
+    /// What an operation has made is lost, and what is in it, or the name that it gave. Whether there is any.
+    pub(super) fn loses(&mut self, (id, host): (Ino, usize), deed: &Deed) -> bool {
+        if let Deed::Link { node, dir, name } = deed {
+            return self.loses_name(host, *node, (*dir, name));
+        }
         let made = |ino: &Ino| *ino != BASE && *ino % ANEW == id && !self.object(*ino).is_gone();
         let lost: Vec<_> = self.objects.keys().copied().filter(made).collect();
         lost.iter().for_each(|ino| self.lose(*ino));
         !lost.is_empty()
+    }
+
+    fn loses_name(&mut self, host: usize, node: NodeId, (dir, name): (NodeId, &str)) -> bool {
+        let (Some(ino), Some(dir)) = (self.of(host, node), self.of(host, dir)) else { return false };
+        let is_there = self.object(dir).entries.get(name) == Some(&ino);
+        if is_there {
+            self.unname(host, dir, name);
+        }
+        is_there
     }
 
     fn lose(&mut self, ino: Ino) {

@@ -136,13 +136,14 @@ fn ways(told: &Told) -> impl Iterator<Item = Option<Option<&Outcome>>> {
     ways.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, outcome)| outcome)
 }
 
-/// Power fails: what was being made, and not answered yet, may be lost though others have seen it, and is made once more.
+/// Power fails: what was being made, or given one more name, and not answered yet, may be lost though others have seen it, and is made once more.
 fn without_power(mut places: Vec<Place>, told: &[Told]) -> Vec<Place> {
     let under_way: BTreeSet<_> = places.iter().flat_map(|place| place.done.iter().copied()).collect();
     for id in under_way.into_iter().filter(|id| told[*id].sureness.is_disturbed) {
         let lost = |place: &Place| {
             let mut place = place.clone();
-            (place.done.remove(&id) && place.tree.loses(id)).then_some(place)
+            let Told { host, deed, .. } = &told[id];
+            (place.done.remove(&id) && place.tree.loses((id, *host), deed)).then_some(place)
         };
         let lost: Vec<_> = places.iter().filter_map(lost).collect();
         places.extend(lost);

@@ -84,6 +84,36 @@ fn what_was_seen_before_it_was_answered_may_go_with_the_power_and_what_was_answe
     assert!(seen_and_gone(false, false).explain().is_err());
 }
 
+/// A name that another has seen a file get, and that is gone, after it was answered or before.
+fn linked_and_gone(has_power_failed: bool, is_answered: bool) -> Mounts {
+    let mut mounts = two_mounts();
+    let create = Deed::Create { dir: BASE, name: "a".into(), exclusive: false };
+    does(&mut mounts, 0, create, Outcome::Found(NodeId(3), FILE));
+    let linking = mounts.does(0, 0, Deed::Link { node: NodeId(3), dir: BASE, name: "b".into() });
+    let names = |names: &[&str]| Outcome::Names(names.iter().map(|name| (*name).into()).collect());
+    does(&mut mounts, 1, Deed::List { dir: BASE }, names(&["a", "b"]));
+    let linked = Outcome::Found(NodeId(3), Look { nlink: 2, ..FILE });
+    if is_answered {
+        ends(&mut mounts, linking, linked.clone());
+    }
+    if has_power_failed {
+        mounts.power_fails();
+    }
+    does(&mut mounts, 1, Deed::List { dir: BASE }, names(&["a"]));
+    if !is_answered {
+        mounts.ends(0, linking, (linked, Sureness { may_be_done: false, is_disturbed: true }));
+    }
+    does(&mut mounts, 0, Deed::List { dir: BASE }, names(&["a", "b"]));
+    mounts
+}
+
+#[test]
+fn a_name_that_was_seen_before_it_was_answered_may_go_with_the_power_and_one_that_was_answered_may_not() {
+    assert!(linked_and_gone(true, false).explain().is_ok());
+    assert!(linked_and_gone(true, true).explain().is_err());
+    assert!(linked_and_gone(false, false).explain().is_err());
+}
+
 #[test]
 fn of_those_that_only_look_there_may_be_many_at_once() {
     let mut mounts = two_mounts();
