@@ -8,6 +8,8 @@ mod events;
 pub(crate) mod listed;
 mod overlap;
 mod pledging;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod unlocks;
 
@@ -83,7 +85,7 @@ struct Held {
     pledges: Vec<Pledged>,
     /// Whether a deed has broken something: nothing more is pledged until all guards are gone.
     is_broken: bool,
-    /// The object has lost its last name: with it goes its mark.
+    /// The object has lost its last name, as far as was seen: with it goes its mark.
     is_removed: bool,
     /// Names the inode: the leased file, or the object itself. `None` where its handle is enough for what is left to be
     /// done, so that what only marks guard costs no descriptor.

@@ -214,6 +214,8 @@ impl Shared {
         let (id, is_broken) = (table.last, Arc::new(AtomicBool::new(false)));
         let held = table.held.get_mut(handle)?;
         held.pledges.push(Pledged { id, what, is_broken: Arc::clone(&is_broken) });
+        // Who has just found it knows better: that its last name was gone is a guess where somebody gives it one meanwhile.
+        held.is_removed = false;
         Some(Box::new(Guard { shared: Arc::clone(self), handle: *handle, id, is_broken }))
     }
 
