@@ -105,6 +105,7 @@ impl Machine {
         for (handle, kinds) in &touched.objects {
             if let Some(node) = self.by_handle(handle) {
                 node.changing += 1;
+                node.had_one_name = node.sure.contains(CapSet::LINK_S) && node.attrs.nlink <= 1;
                 node.is_theirs = false;
                 node.doubt(*kinds, at);
             }
@@ -210,11 +211,10 @@ impl Machine {
         }
     }
 
-    /// Whether it had one name when the change was asked for that has been answered now, and got no other beside it.
+    /// Whether it had surely one name when the change was asked for that has been answered now, and got no other beside it.
     fn has_one_name(&self, id: NodeId, asked: Generation) -> bool {
-        let is_so =
-            |n: &Node| n.held.contains(CapSet::LINK_S) && n.clean_for == Some(asked) && n.attrs.nlink <= 1;
-        self.nodes.get(&id).is_some_and(|n| n.dir.is_some() || is_so(n))
+        let is_promised = |n: &Node| n.held.contains(CapSet::LINK_S) && n.clean_for == Some(asked);
+        self.nodes.get(&id).is_some_and(|n| n.dir.is_some() || (n.had_one_name && is_promised(n)))
     }
 
     /// Capabilities are gone: what they guaranteed is forgotten, here and in the kernel.

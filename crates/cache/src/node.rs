@@ -59,6 +59,8 @@ pub(crate) struct Node {
     pub(crate) clean_for: Option<Generation>,
     /// Mutations of ours on it that are being asked for now.
     pub(crate) changing: u32,
+    /// That it has one name was sure when the last of them was asked for.
+    pub(crate) had_one_name: bool,
     /// References the kernel has.
     pub(crate) lookups: u64,
     pub(crate) opens: Vec<Fh>,
@@ -307,6 +309,7 @@ impl Node {
             names_lost: Generation(0),
             clean_for: None,
             changing: 0,
+            had_one_name: false,
             lookups: 0,
             opens: Vec::new(),
             admitted: Vec::new(),

@@ -312,3 +312,69 @@ fn two_names_that_come_with_one_token_are_not_both_believed() {
         matches!(&told[..], [Invalidation { what: Forget::Entry(_, name), .. }] if name.as_bytes() == b"new")
     );
 }
+
+/// A mount renames `stable-0` to `other`, and other things happen on the way of the question to the server.
+fn rename_overtaken(world: &mut World, meanwhile: impl FnOnce(&mut World)) {
+    let (mut turn, from) = (Turn::new(Caller::new(7, 0)), name_of(0));
+    let rename = |m: &mut Machine, t: &mut Turn, now: Now| {
+        m.rename(t, (NodeId::ROOT, &from), (NodeId::ROOT, b"other"), RenameMode::Replace, now)
+    };
+    let ask = loop {
+        let now = world.now();
+        let step = rename(&mut world.clients[0].machine, &mut turn, now);
+        let Step::Ask(ask) = step else { panic!("{step:?}") };
+        if ask.question.is_mutation() {
+            break ask;
+        }
+        let answer = world.perform(0, &ask);
+        world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+    };
+    meanwhile(world);
+    let answer = world.perform(0, &ask);
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.absorb(&mut turn, *ask, answer, now);
+    assert!(matches!(rename(machine, &mut turn, now), Step::Done(())));
+}
+
+/// Two names of one file stay both (rename(2)).
+fn both_are_there(world: &mut World) {
+    for name in [&name_of(0)[..], b"other"] {
+        assert!(is_found(&lookup(world, 0, name)), "{}", name.escape_ascii());
+    }
+    world.check(0);
+}
+
+#[test]
+fn a_name_whose_file_has_got_the_other_one_meanwhile_is_not_taken_for_gone() {
+    let mut world = two();
+    world.server.is_contested = true;
+    let Lookup::Found(entry) = lookup(&mut world, 1, &name_of(0)) else { panic!("it is there") };
+    assert!(is_found(&lookup(&mut world, 0, &name_of(0))));
+    rename_overtaken(&mut world, |world| {
+        world.run(1, |m, t, now| m.link(t, entry.node, NodeId::ROOT, b"other", now)).unwrap();
+    });
+    both_are_there(&mut world);
+}
+
+#[test]
+fn nor_is_it_when_how_many_names_it_has_is_promised_only_on_the_way() {
+    let mut world = two();
+    world.server.is_contested = true;
+    world.server.fs.make(ROOT, b"sub", Kind::Dir, 0o755, 7).unwrap();
+    let found = |world: &mut World, c: usize, name: &[u8]| match lookup(world, c, name) {
+        Lookup::Found(entry) => entry.node,
+        Lookup::Absent { .. } => panic!("it is there"),
+    };
+    let (theirs, sub) = (found(&mut world, 1, &name_of(0)), found(&mut world, 1, b"sub"));
+    let own = found(&mut world, 0, &name_of(0));
+    // Nobody promises the mount any more that the file has one name, though it has.
+    world.run(1, |m, t, now| m.link(t, theirs, sub, b"passing", now)).unwrap();
+    world.run(1, |m, t, now| m.unlink(t, sub, b"passing", now)).unwrap();
+    rename_overtaken(&mut world, |world| {
+        world.run(1, |m, t, now| m.link(t, theirs, NodeId::ROOT, b"other", now)).unwrap();
+        let told = world.run(0, |m, t, now| m.getattr(t, own, now)).unwrap();
+        assert_eq!(told.attrs.nlink, 2);
+    });
+    both_are_there(&mut world);
+}
