@@ -8,6 +8,7 @@ use holdfast_vfs::{
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
+use crate::failpoint;
 use crate::files::{Made, write_all};
 use crate::filesystem::{HandleKind, LOOK};
 use crate::local::LocalBackend;
@@ -109,6 +110,7 @@ impl LocalBackend {
         };
         // As after every write: whatever the outcome.
         let marked = self.mark_dirty(&object, &fd);
+        failpoint::pass();
         let done = marked.and(written).and_then(|()| self.apply_open(cx, (&fd, object.kind), set));
         self.end_unseen(unseen);
         done

@@ -70,6 +70,22 @@ pub(crate) const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "CREATE with data, the times that a copy keeps, and a set-id bit",
+        struck: 1,
+        prepare: nothing,
+        ops: |root, _| {
+            let at = |seconds| Some(SetTime::At(Time { seconds, nanos: 0 }));
+            let set = SetAttrs { atime: at(2_000_000), mtime: at(1_000_000), ..set(0o4705) };
+            let (dir, name, if_taken, want) = (root, &b"new"[..], IfTaken::Fail, CapSet::NONE);
+            vec![BatchOp::Create { dir, name, if_taken, set, want, data: b"ten bytes!" }]
+        },
+        check: |files| {
+            let is = fs::metadata(files.join("new")).unwrap();
+            assert_eq!((is.mtime(), is.mode() & 0o7777), (1_000_000, 0o4705));
+            assert_eq!(fs::read(files.join("new")).unwrap(), b"ten bytes!");
+        },
+    },
+    Case {
         name: "CREATE beside a name that is taken",
         struck: 1,
         prepare: a_taken_name,

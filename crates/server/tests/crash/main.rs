@@ -87,6 +87,11 @@ matrix! {
     killed_after_the_reply_of_an_asynchronous_export_is_recorded: AfterJournal, false;
 }
 
+#[test]
+fn batches_are_exact_when_killed_in_the_midst_of_a_create() {
+    caps::run(Point::HalfMade, true);
+}
+
 /// Not a test: the server, when a test starts this binary as one.
 #[test]
 fn as_a_server() {
