@@ -34,6 +34,7 @@ mod mounts;
 mod named;
 mod nameless;
 mod names;
+mod newer;
 mod object;
 mod opening;
 mod options;

@@ -8,6 +8,7 @@ use rustix::fs::XattrFlags;
 
 use crate::errors::fs_error;
 use crate::local::LocalBackend;
+use crate::newer::Newer;
 use crate::object::Object;
 use crate::opening::local_file;
 use crate::procfd::{FdName, ProcFd};
@@ -15,6 +16,9 @@ use crate::sys;
 
 /// Room for the names of what most objects have. Where they take more, lists are asked for by name.
 const SHORT_LIST_BYTES: usize = 256;
+
+/// `listxattrat`, of Linux 6.13.
+static BY_NAME: Newer = Newer::new();
 
 impl LocalBackend {
     /// Whether new objects below the directory get their mode from it rather than from the umask.
@@ -39,9 +43,8 @@ impl LocalBackend {
         }
         let _acting = self.identity.act_as(cx.caller)?;
         let below_proc = FdName::new(object.fd());
-        if names_lists
-            && let Ok(bytes) = sys::list_xattrs(self.proc_fd.dir(), below_proc.as_c_str(), &mut names[..])
-        {
+        let mut by_name = || sys::list_xattrs(self.proc_fd.dir(), below_proc.as_c_str(), &mut names[..]);
+        if names_lists && let Ok(bytes) = BY_NAME.ask(&mut by_name) {
             return Ok(AccessLists::among(&names[..bytes]));
         }
         let path = ProcFd::name_of(object.fd());
