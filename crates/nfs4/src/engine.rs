@@ -197,7 +197,7 @@ impl Compound {
         let to_come = if self.index + 1 < self.ops { 8 } else { 0 };
         if self.reply_bytes(reply) + to_come > self.reply_bytes_max {
             debug_assert!(!desc.flags.has(Flags::MODIFIES), "{} exceeded its reply bound", desc.num);
-            self.file = self.file.take().filter(|(at, _)| *at < self.result_at);
+            self.file = self.file.take().filter(|(at, _)| *at <= self.result_at);
             return Err(self.too_big());
         }
         if desc.flags.has(Flags::CLEARS_STATEID)

@@ -68,8 +68,8 @@ impl Compound {
         self.verifiers.clear();
         self.dropped.clear();
         let Some(first) = self.first_touch else { return };
-        // What was read before it stands in the reply, and is to follow.
-        self.file = self.file.take().filter(|(at, _)| *at < first.result_at);
+        // What was read before it stands in the reply, and is to follow: where this begins, if nothing lies between them.
+        self.file = self.file.take().filter(|(at, _)| *at <= first.result_at);
         reply.truncate(first.result_at);
         self.stand_ins.forget(first.result_at);
         reply.u32(first.op.as_u32());

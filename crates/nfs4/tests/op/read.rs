@@ -1,4 +1,5 @@
 use holdfast_base::{Length, Offset};
+use holdfast_vfs::FsError;
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Session, open_create, open_existing, user};
@@ -168,6 +169,40 @@ fn read_plus_goes_as_far_as_its_reply_has_room() {
     }
     assert_eq!(seen, 8192);
     assert!(replies > 4, "{replies}");
+}
+
+/// More than a reply has copied into it: the data follows from the file.
+const SPAN: usize = 40 << 10;
+
+#[test]
+fn what_was_read_before_a_change_that_is_not_durable_follows_all_the_same() {
+    let world = World::sync();
+    world.fs.give_spans(true);
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, &[7; SPAN]);
+    let write = Write4Args { stateid, offset: Offset(0), stable: StableHow4::FileSync, data: b"x" };
+    world.fs.fail_next_commit(FsError::Io);
+    let ops = [read(stateid, 0, SPAN as u32), ArgOp::Write(write)];
+    let mut reply = on(&mut client, &[b"f"], &ops);
+    assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read).data, [7; SPAN]);
+    reply.fails::<()>(OpNum4::Write, NfsStat4::Io);
+}
+
+#[test]
+fn what_was_read_before_an_operation_whose_result_has_no_room_follows_all_the_same() {
+    let world = World::new();
+    world.fs.give_spans(true);
+    let mut client = Session::with(&world, 1, 1, |mut args| {
+        args.fore_chan_attrs.maxresponsesize = SPAN as u32;
+        args
+    });
+    client.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    let stateid = file(&mut client, b"f", 0, &[7; SPAN]);
+    let getattr = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Size]) });
+    let mut reply = on(&mut client, &[b"f"], &[read(stateid, 0, SPAN as u32), getattr]);
+    let data = reply.ok::<Read4Ok<'_>>(OpNum4::Read).data;
+    assert!(data.len() > SPAN - 256 && data.iter().all(|byte| *byte == 7), "{} bytes", data.len());
+    reply.fails::<()>(OpNum4::GetAttr, NfsStat4::RepTooBig);
 }
 
 #[test]
