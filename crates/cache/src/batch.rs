@@ -276,14 +276,15 @@ impl Machine {
             Op::Make { node, thing: Thing::File, .. } | Op::Write { node, .. } => *node,
             Op::SetAttr { node, changes: Changes { size: Some(_), .. } } => {
                 if let Some(node) = self.nodes.get_mut(node) {
-                    (node.data.barrier, node.data.filled_by) = (serial, serial);
+                    (node.data.barrier, node.data.filled_by) = (node.data.barrier.max(serial), serial);
                 }
                 return;
             }
             _ => return,
         };
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        node.data.barrier = serial;
+        // What sets the size may be queued behind it by now.
+        node.data.barrier = node.data.barrier.max(serial);
         if node.data.carrier == Some(serial) {
             node.data.carrier = None;
         }

@@ -398,3 +398,30 @@ fn an_open_that_ends_is_left_to_nobody_elses() {
     take(&mut world, file);
     assert!(world.server.opens.len() == 1 && !world.server.opens.contains_key(&others.0), "and of his");
 }
+
+#[test]
+fn what_is_written_after_two_truncations_goes_behind_both_of_them() {
+    let (mut world, file, fh) = opened_by_a_member(WRITE);
+    world.clients[0].machine.settings_mut().batch_ops_max = 1;
+    let changes = Changes { size: Some(24), ..Changes::default() };
+    for _ in 0..2 {
+        world.run_as(0, &member(), |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
+    }
+    write(&mut world, fh, LARGE);
+    assert_eq!(writes_of(&mut world, fh).len(), 0);
+    let mut truncations = 2;
+    while truncations > 0 {
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        assert!(machine.take_write(now).is_none(), "{truncations} are still to come");
+        let batch = machine.take_batch(now).expect("somebody waits");
+        assert_eq!(batch.ops.len(), 1);
+        let is_truncation =
+            |op: &Mutation| matches!(op, Mutation::SetAttr { changes, .. } if changes.size.is_some());
+        truncations -= usize::from(is_truncation(&batch.ops[0]));
+        let done = MutationResult::Done { made: None, other_name: None, attrs: None };
+        machine.batch_done(batch.txn, vec![done], 0, now);
+    }
+    let now = world.now();
+    assert!(world.clients[0].machine.take_write(now).is_some());
+}
