@@ -28,9 +28,9 @@ pub(crate) struct NamesTaken {
     /// As many as there are questions under way.
     going: Vec<Taken>,
     /// When the last one was of which that was not known all the time.
-    gone: Generation,
+    gone_at: Generation,
     /// When a file's number of names last became sure by an answer.
-    learned: Generation,
+    learned_at: Generation,
 }
 
 impl Machine {
@@ -53,16 +53,20 @@ impl Machine {
     pub(crate) fn end_taking(&mut self, question: &Question, at: Generation) {
         let Some((dir, name)) = question.name_taken() else { return };
         let is_it = |taken: &Taken| taken.at < at && taken.dir == *dir && taken.name == *name;
-        let Some(place) = self.names_taken.going.iter().position(is_it) else { return };
+        // Others may have asked for the same before.
+        let going = self.names_taken.going.iter().enumerate().filter(|(_, taken)| is_it(taken));
+        let Some((place, _)) = going.max_by_key(|(_, taken)| taken.at) else { return };
         let taken = self.names_taken.going.swap_remove(place);
         if !self.is_promised_still(&taken) {
-            self.names_taken.gone = self.tick();
+            // What was learned while it seemed promised may be of the file that has lost the name.
+            self.doubt_links(taken.at);
+            self.names_taken.gone_at = self.tick();
         }
     }
 
     /// Whether a file of which an answer tells that was asked for at `at` may lose a name that it had by then, or have lost it since.
     pub(crate) fn may_lose_name(&self, at: Generation) -> bool {
-        at < self.names_taken.gone
+        at < self.names_taken.gone_at
             || self.names_taken.going.iter().any(|taken| !self.is_promised_still(taken))
     }
 
@@ -74,7 +78,7 @@ impl Machine {
 
     /// The number of a file's names has become sure by an answer.
     pub(crate) fn note_links_sure(&mut self, id: NodeId) {
-        self.names_taken.learned = self.generation;
+        self.names_taken.learned_at = self.generation;
         if let Some(node) = self.nodes.get_mut(&id) {
             node.links_sure_at = self.generation;
         }
@@ -84,7 +88,8 @@ impl Machine {
     /// since, for who changes a name asks it back where it is held. All of them are gone through, which is seldom: nothing was learned
     /// in between, where one goes after the other.
     fn doubt_links(&mut self, looked_at: Generation) {
-        if self.names_taken.learned < looked_at {
+        let learned_at = self.names_taken.learned_at;
+        if learned_at < looked_at || learned_at == Generation::default() {
             return;
         }
         let may_have_it = |node: &Node| {

@@ -362,6 +362,10 @@ impl Machine {
     pub(crate) fn distrust(&mut self, id: NodeId) {
         self.disturb(id, CapSet::ALL_S);
         self.invalidate(Forget::Attrs(id));
+        // Nor, perhaps, that it has gone.
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.data.is_let_go = false;
+        }
     }
 
     /// The object was never made. What was queued about it is dropped; what is on its way will fail by itself.

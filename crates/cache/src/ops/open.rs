@@ -235,7 +235,10 @@ impl Machine {
                 if let Some(handle) = self.nodes.get(&dir).and_then(|n| n.handle.clone()) {
                     self.removals.push((handle, name, caller));
                 }
-                self.with_data(id, |d| d.extents.turn(|_, _| None));
+                self.with_data(id, |d| {
+                    d.is_let_go |= d.extents.weights().unsent > 0;
+                    d.extents.turn(|_, _| None);
+                });
             } else if self.nodes.get(&id).is_some_and(|n| n.has_surely_no_name()) {
                 self.drop_data_of_nameless(id);
             }

@@ -177,4 +177,6 @@ fn what_was_not_replaced_after_all_tells_that_its_data_was_dropped() {
     let refused = refused.collect();
     world.clients[0].machine.batch_done(batch.txn, refused, 0, now);
     assert_eq!(world.run(0, |m, t, now| m.fsync(t, old, None, now)), Err(Errno::EIO));
+    let reader = opened(&mut world, old, false);
+    close(&mut world, reader).unwrap();
 }
