@@ -5,12 +5,14 @@
 //! measures servers, which wait for each other's processors all the time, so it asks that idle processors poll
 //! (`Documentation/power/pm_qos_interface.rst`). Polling is no process's time.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 
 /// Set to anything: processors sleep as the machine has it.
 const SLEEP_VARIABLE: &str = "HOLDFAST_BENCH_SLEEP";
 const REQUEST: &str = "/dev/cpu_dma_latency";
+/// Who chooses how idle processors sleep; where nobody does, nobody heeds the wish.
+const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 /// Microseconds that a processor may take to wake.
 const NOTHING: i32 = 0;
 
@@ -20,7 +22,7 @@ pub(crate) struct Wakeful {
     _request: Option<File>,
 }
 
-/// Asks for it, unless the environment says otherwise or the machine knows nothing of it.
+/// Asks for it, unless the environment says otherwise or nobody on the machine heeds it.
 pub(crate) fn ask() -> Wakeful {
     Wakeful { _request: is_wanted().then(request).flatten() }
 }
@@ -35,6 +37,10 @@ fn is_wanted() -> bool {
 }
 
 fn request() -> Option<File> {
+    let driver = fs::read_to_string(DRIVER).ok()?;
+    if driver.trim() == "none" {
+        return None;
+    }
     let mut file = OpenOptions::new().write(true).open(REQUEST).ok()?;
     file.write_all(&NOTHING.to_ne_bytes()).ok()?;
     Some(file)

@@ -5,9 +5,9 @@ use holdfast_state::{BootInstance, Config, Deed, DelegationKind, DelegationToken
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::suite::{Abilities, TestBackend, run};
 use holdfast_vfs::{
-    AccessMask, AttrMask, Backend, Caller, CopySpan, CreateHow, CreateMode, Cx, DirListing, File, FileObject,
-    Flow, FsError, Handle, Name, NewNode, OpenMode, Region, RemoveKind, RenameFlags, Seek, SetAttrs, SetTime,
-    Stability, Wait, WriteAt, XattrMode,
+    AccessMask, AttrMask, Backend, Caller, CopySpan, CreateHow, CreateMode, Cx, DirListing, Exclusive, File,
+    FileObject, Flow, FsError, Handle, Name, NewNode, OpenMode, Region, RemoveKind, RenameFlags, Seek,
+    SetAttrs, SetTime, Stability, Wait, WriteAt, XattrMode,
 };
 
 use super::{ADDS, Guarded, REMOVES};
@@ -386,16 +386,22 @@ fn while_delegations_may_be_reclaimed_nothing_is_changed_that_they_might_forbid(
         &|| remove(b"b"),
         &|| remove(b"none"),
     ];
+    let mode = CreateMode::Exclusive(Exclusive([7; 8]));
+    let exclusive = CreateHow { mode, set: &none, open: None, want: AttrMask::NONE };
+    let known_again = || w.guarded.create(&w.cx(), &w.root, name(b"x"), &exclusive).map(drop);
+    assert_eq!(known_again(), Ok(()));
     w.manager.await_reclaims(true);
     w.manager.await_reclaims(true);
     for change in changes {
         assert_eq!(change(), Err(FsError::Delay));
     }
+    assert_eq!(known_again(), Err(FsError::Delay), "whoever it is that has made it");
     assert!(w.guarded.read(&w.cx(), File::Stateless(&w.a), 0, &mut [0; 4]).is_ok());
     w.manager.await_reclaims(false);
     for change in changes.into_iter().take(6) {
         assert_eq!(change(), Ok(()));
     }
+    assert_eq!(known_again(), Ok(()));
     assert_eq!((rename(), remove(b"b"), remove(b"none")), (Ok(()), Ok(()), Err(FsError::NotFound)));
     assert!(!w.manager.has_promises());
 }
