@@ -167,6 +167,17 @@ impl LocalBackend {
         true
     }
 
+    /// See [`holdfast_vfs::Backend::sweep`]. Of what is pledged the holder has been told, and opens it before he lets go when he
+    /// still wants it: until then it is not for us to say that nobody does.
+    pub(crate) fn do_sweep(&self) {
+        for object in self.cache.next_idle() {
+            let is_removed = || object.look().is_ok_and(|st| st.stx_nlink == 0);
+            if object.handle != self.root.handle && is_removed() && !self.watch.has_pledged(&object.handle) {
+                self.forget(&object);
+            }
+        }
+    }
+
     /// The first look of a change. [`FsError::Stale`] for a directory that has been removed.
     pub(crate) fn before<'a>(&'a self, object: &'a Object) -> FsResult<Before<'a>> {
         let sole = self.options.is_sole_writer.then(|| self.stripe(object).lock());

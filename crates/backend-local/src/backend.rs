@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use holdfast_base::ByteRange;
+use holdfast_base::limits::BACKEND_SWEEP_TURNS;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
@@ -356,6 +357,11 @@ impl Backend for LocalBackend {
         self.listings.clear();
         self.pages.clear();
         self.cache.shed(keep_percent);
-        self.cache.sweep();
+        (0..BACKEND_SWEEP_TURNS).for_each(|_| self.do_sweep());
+    }
+
+    fn sweep(&self) {
+        self.identity.as_server();
+        self.do_sweep();
     }
 }

@@ -2,9 +2,9 @@
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use holdfast_base::limits::BACKEND_CACHE_SHARDS;
+use holdfast_base::limits::{BACKEND_CACHE_SHARDS, BACKEND_SWEEP_TURNS};
 use holdfast_vfs::Handle;
 use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -24,6 +24,8 @@ pub(crate) struct Cache {
     shards: Box<[Mutex<Shard>]>,
     tally: Tally,
     descriptors_max: usize,
+    /// Of the sweeps.
+    turn: AtomicUsize,
 }
 
 impl Cache {
@@ -32,6 +34,7 @@ impl Cache {
             shards: (0..BACKEND_CACHE_SHARDS).map(|_| Mutex::default()).collect(),
             tally: Tally::default(),
             descriptors_max: descriptors_max.max(BACKEND_CACHE_SHARDS),
+            turn: AtomicUsize::new(0),
         }
     }
 
@@ -125,21 +128,23 @@ impl Cache {
         }
     }
 
-    /// Drops idle objects that have no name any more: a local process removed them, and we alone keep their
-    /// space.
-    pub(crate) fn sweep(&self) {
-        for shard in &self.shards {
-            let idle: Vec<_> = {
-                let shard = shard.lock();
-                shard.slots.iter().filter(|o| Arc::strong_count(o) == 1).cloned().collect()
-            };
-            for object in idle {
-                if object.look().is_ok_and(|st| st.stx_nlink == 0) {
-                    self.remove(&object.handle);
-                }
-            }
-        }
+    /// Objects that nobody has open and no call is about, of the next part of all: each comes by once in [`BACKEND_SWEEP_TURNS`]
+    /// calls.
+    pub(crate) fn next_idle(&self) -> Vec<Arc<Object>> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % BACKEND_SWEEP_TURNS;
+        let shards = self.shards.iter().skip(turn).step_by(BACKEND_SWEEP_TURNS);
+        let idle_of = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            shard.slots.iter().filter(|o| is_idle(o)).cloned().collect::<Vec<_>>()
+        };
+        shards.flat_map(idle_of).collect()
     }
+}
+
+/// Whether none but the cache knows it, and the table of dirty files.
+fn is_idle(object: &Arc<Object>) -> bool {
+    let known = 1 + usize::from(object.is_dirty.load(Ordering::SeqCst));
+    Arc::strong_count(object) <= known && object.opens.load(Ordering::SeqCst) == 0
 }
 
 impl Shard {

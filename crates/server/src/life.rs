@@ -102,11 +102,13 @@ async fn run(options: ServeOptions, arrived: Arrived) -> Result<()> {
     Ok(())
 }
 
-/// Looks after leases and all else that time brings, on a thread of its own; and after grace and records on another, for that
-/// may wait for the disk of the state directory. Both end with the programs.
+/// Looks after leases and all else that time brings, on a thread of its own; and on others after grace and records, for that may
+/// wait for the disk of the state directory, and after the backends' caches, which may wait for a disk that is served. All end
+/// with the programs.
 fn keep_time(programs: &Arc<Programs>) -> Result<()> {
     each_tick("tick", programs, Programs::tick)?;
-    each_tick("tick-records", programs, Programs::tick_records)
+    each_tick("tick-records", programs, Programs::tick_records)?;
+    each_tick("tick-caches", programs, Programs::tick_caches)
 }
 
 fn each_tick(name: &str, programs: &Arc<Programs>, tick: fn(&Programs)) -> Result<()> {

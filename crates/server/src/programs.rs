@@ -353,6 +353,13 @@ impl Programs {
         }
     }
 
+    /// What is due to the caches of backends as often. Waits for the disks that are served.
+    pub(crate) fn tick_caches(&self) {
+        for export in self.namespace.exports() {
+            export.backend.sweep();
+        }
+    }
+
     fn look_after_memory(&self) {
         self.memory.tick(&self.manager, || self.namespace.exports());
     }

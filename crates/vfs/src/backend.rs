@@ -640,6 +640,10 @@ pub trait Backend: Send + Sync {
 
     /// Notes that the backend may drop what it caches for idle objects, down to a fraction of its bounds.
     fn shed(&self, keep_percent: u8);
+
+    /// Lets go of some of the idle objects that others than this server have removed, so that their space is free again. To be
+    /// called about once a second, by somebody who can wait for a disk.
+    fn sweep(&self) {}
 }
 
 /// Attributes that go with something else, which does not fail when they cannot be had; unless that is for now, and because

@@ -192,6 +192,11 @@ impl Watch {
         self.0.listening.get().is_some()
     }
 
+    /// Whether anything is pledged of an object.
+    pub(crate) fn has_pledged(&self, handle: &Handle) -> bool {
+        self.is_used() && self.0.table.lock().held.contains_key(handle)
+    }
+
     /// The file that our write lease is on, when it can do this: a second open would break the lease.
     pub(crate) fn leased(&self, handle: &Handle, reads: bool, writes: bool) -> Option<Arc<OwnedFd>> {
         if !self.has_leases() {

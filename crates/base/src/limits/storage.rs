@@ -72,6 +72,10 @@ pub const BACKEND_DESCRIPTORS_DEFAULT: usize = 16_384;
 /// Parts of the descriptor cache, each with a lock of its own: enough that 4 x 64 threads seldom meet.
 pub const BACKEND_CACHE_SHARDS: usize = 64;
 
+/// Sweeps, one a second, in which each idle object is looked at once: so long, and the time of a recall, does the space of what a
+/// local process removed stay in use. A sweep of a cache of default size looks at 2,048.
+pub const BACKEND_SWEEP_TURNS: usize = 8;
+
 /// Open directories kept between two calls of one listing: as many as clients list at once on a busy server.
 pub const BACKEND_LISTINGS_MAX: usize = 128;
 

@@ -582,6 +582,10 @@ impl Backend for Guarded {
     fn shed(&self, keep_percent: u8) {
         self.inner.shed(keep_percent);
     }
+
+    fn sweep(&self) {
+        self.inner.sweep();
+    }
 }
 
 /// Opening to write changes nothing by itself: whether it may be done at the moment when somebody else is promised

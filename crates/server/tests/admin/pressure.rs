@@ -1,4 +1,4 @@
-//! A server that is told of little memory.
+//! A server that is told of little memory; and what it keeps open with enough of it.
 
 use std::fs;
 use std::path::Path;
@@ -120,4 +120,22 @@ fn when_memory_runs_short_clients_are_asked_for_promises_and_caches_shrink() {
     assert_eq!(bound(&easy, "delegations"), bound(&before, "delegations"));
     let (_, delegation) = newcomer.open_delegated("yet-another").unwrap();
     assert!(delegation.is_some());
+}
+
+#[test]
+fn what_a_local_process_removes_does_not_stay_open_for_long() {
+    let server = Server::start();
+    let mut looker = Client::connect(server.address);
+    let root = root(&mut looker);
+    let before = cached(&status(&server));
+    for n in 0..FILES {
+        let name = format!("f{n}");
+        fs::write(server.file(&name), "").unwrap();
+        looker.ask(NFS3, 3, &[opaque(&root), opaque(name.as_bytes())].concat());
+    }
+    assert!(cached(&status(&server)) >= before + FILES as u64);
+    for n in 0..FILES {
+        fs::remove_file(server.file(&format!("f{n}"))).unwrap();
+    }
+    until(&server, "descriptors are closed", |status| cached(status) <= before);
 }

@@ -348,6 +348,10 @@ impl Backend for SimBackend {
     fn shed(&self, keep_percent: u8) {
         self.fs.shed(keep_percent);
     }
+
+    fn sweep(&self) {
+        self.fs.sweep();
+    }
 }
 
 /// The position of a listing's beginning.
