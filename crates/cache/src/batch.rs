@@ -259,7 +259,7 @@ impl Machine {
     fn wish(&mut self, queued: &mut Queued) {
         let Op::Make { node, thing, want, .. } = &mut queued.op else { return };
         let Some(made) = self.nodes.get(node) else { return };
-        let is_whole = !made.data.extents.any(|p, _| p == Progress::Dirty) && !self.has_writers(made);
+        let is_whole = !made.data.extents.has_dirty() && !self.has_writers(made);
         if matches!(thing, Thing::Dir) || !is_whole {
             return;
         }
@@ -296,7 +296,7 @@ impl Machine {
         let data = if fits {
             self.with_data(id, |d| d.extents.take_for_stream(serial)).unwrap_or_default()
         } else {
-            let dirty = |n: &&mut Box<crate::node::Node>| n.data.extents.any(|p, _| p == Progress::Dirty);
+            let dirty = |n: &&mut Box<crate::node::Node>| n.data.extents.has_dirty();
             let queued = self.nodes.get_mut(&id).filter(dirty);
             if queued.is_some_and(|n| !std::mem::replace(&mut n.data.in_bulk, true)) {
                 self.flush.bulk.push_back(id);

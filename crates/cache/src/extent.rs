@@ -8,6 +8,7 @@ use holdfast_base::limits::DIRTY_EXTENT_BYTES_MAX;
 
 use crate::ask::Generation;
 use crate::mutation::WriteId;
+use index::Index;
 
 /// A run of bytes at its place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,24 +106,46 @@ pub(crate) struct Weights {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     map: BTreeMap<u64, Extent>,
-    weights: Weights,
+    index: Index,
 }
 
 impl Extents {
     pub(crate) fn weights(&self) -> Weights {
-        self.weights
+        self.index.weights
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    fn weigh(&mut self, progress: Progress, add: usize, sub: usize) {
-        let weight = match progress {
-            Progress::Unstable { .. } => &mut self.weights.unstable,
-            _ => &mut self.weights.unsent,
-        };
-        *weight = *weight + add as u64 - sub as u64;
+    fn insert(&mut self, at: u64, extent: Extent) {
+        self.index.enter(at, extent.body.len(), extent.progress);
+        self.map.insert(at, extent);
+    }
+
+    fn remove(&mut self, at: u64) {
+        if let Some(extent) = self.map.remove(&at) {
+            self.index.leave(at, extent.body.len(), extent.progress);
+        }
+    }
+
+    /// Cuts what begins there to so many bytes. Gives the rest.
+    fn shorten(&mut self, at: u64, len: usize) -> Option<Extent> {
+        let extent = self.map.get_mut(&at)?;
+        let (progress, born) = (extent.progress, extent.born);
+        self.index.leave(at, extent.body.len(), progress);
+        let rest = Extent { body: extent.body.split_off(len), progress, born };
+        self.index.enter(at, len, progress);
+        Some(rest)
+    }
+
+    /// Says how far what begins there has come.
+    fn set(&mut self, at: u64, progress: Progress) {
+        if let Some(extent) = self.map.get_mut(&at) {
+            self.index.leave(at, extent.body.len(), extent.progress);
+            extent.progress = progress;
+            self.index.enter(at, extent.body.len(), progress);
+        }
     }
 
     /// Takes over what an application wrote.
@@ -134,8 +157,7 @@ impl Extents {
         let room = data.len().max(if self.touches_dirty(offset) { 16 << 10 } else { 0 });
         let mut own = Vec::with_capacity(room);
         own.extend_from_slice(data);
-        self.weights.unsent += data.len() as u64;
-        self.map.insert(offset, Extent { body: Body::Own(own), progress: Progress::Dirty, born });
+        self.insert(offset, Extent { body: Body::Own(own), progress: Progress::Dirty, born });
     }
 
     fn touches_dirty(&self, offset: u64) -> bool {
@@ -161,7 +183,7 @@ impl Extents {
         let over = data.len().min(len - within);
         own[within..within + over].copy_from_slice(&data[..over]);
         own.extend_from_slice(&data[over..]);
-        self.weights.unsent += (data.len() - over) as u64;
+        self.index.weights.unsent += (data.len() - over) as u64;
         true
     }
 
@@ -170,40 +192,10 @@ impl Extents {
         if start >= end {
             return;
         }
-        if let Some((&at, extent)) = self.map.range_mut(..start).next_back() {
-            let len = extent.body.len() as u64;
-            if at + len > start {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "start lies within an extent of at most 1 MiB"
-                )]
-                let mut tail = extent.body.split_off((start - at) as usize);
-                let (progress, born) = (extent.progress, extent.born);
-                if at + len > end {
-                    #[expect(clippy::cast_possible_truncation, reason = "end lies within the same extent")]
-                    let rest = tail.split_off((end - start) as usize);
-                    self.map.insert(end, Extent { body: rest, progress, born });
-                }
-                self.weigh(progress, 0, tail.len());
-            }
-        }
-        while let Some((&at, extent)) = self.map.range_mut(start..end).next() {
-            let (len, progress, born) = (extent.body.len(), extent.progress, extent.born);
-            let rest = if at + len as u64 > end {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "end lies within an extent of at most 1 MiB"
-                )]
-                Some(extent.body.split_off((end - at) as usize))
-            } else {
-                None
-            };
-            let cut = extent.body.len();
-            self.map.remove(&at);
-            self.weigh(progress, 0, cut);
-            if let Some(rest) = rest {
-                self.map.insert(end, Extent { body: rest, progress, born });
-            }
+        self.split_at(start);
+        self.split_at(end);
+        while let Some(at) = self.map.range(start..end).next().map(|(at, _)| *at) {
+            self.remove(at);
         }
     }
 
@@ -232,14 +224,12 @@ impl Extents {
 
     /// All dirty data, in order, which is from now on in the mutation with this serial.
     pub(crate) fn take_for_stream(&mut self, serial: u64) -> Vec<(u64, Bytes)> {
-        let mut taken = Vec::new();
-        for (&at, extent) in &mut self.map {
-            if extent.progress == Progress::Dirty {
-                extent.progress = Progress::Stream(serial);
-                taken.push((at, extent.body.freeze()));
-            }
-        }
-        taken
+        let dirty: Vec<u64> = self.index.dirty.iter().copied().collect();
+        let one = |at: u64| {
+            self.set(at, Progress::Stream(serial));
+            self.map.get_mut(&at).map(|extent| (at, extent.body.freeze()))
+        };
+        dirty.into_iter().filter_map(one).collect()
     }
 
     /// The first dirty extent that lies apart from all of `busy`, cut to `bytes_max`, which is from now on in this
@@ -251,60 +241,47 @@ impl Extents {
         bytes_max: usize,
     ) -> Option<Piece> {
         let apart = |at: u64, len: usize| busy.iter().all(|(s, e)| at + len as u64 <= *s || *e <= at);
-        let dirty = |e: &Extent| e.progress == Progress::Dirty;
-        let at = *self.map.iter().find(|(at, e)| dirty(e) && apart(**at, e.body.len().min(bytes_max)))?.0;
-        let extent = self.map.get_mut(&at)?;
-        let born = extent.born;
-        if extent.body.len() > bytes_max {
-            extent.body.freeze();
-            let rest = extent.body.split_off(bytes_max);
-            let rest = Extent { body: rest, progress: Progress::Dirty, born };
-            extent.progress = Progress::Sent(id);
-            let data = extent.body.freeze();
-            self.map.insert(at + bytes_max as u64, rest);
-            return Some(Piece { offset: at, data });
+        let len = |at: u64| self.map.get(&at).map_or(0, |extent| extent.body.len());
+        let at = *self.index.dirty.iter().find(|at| apart(**at, len(**at).min(bytes_max)))?;
+        if len(at) > bytes_max {
+            self.map.get_mut(&at)?.body.freeze();
+            let rest = self.shorten(at, bytes_max)?;
+            self.insert(at + bytes_max as u64, rest);
         }
-        extent.progress = Progress::Sent(id);
-        Some(Piece { offset: at, data: extent.body.freeze() })
+        self.set(at, Progress::Sent(id));
+        Some(Piece { offset: at, data: self.map.get_mut(&at)?.body.freeze() })
     }
 
     /// Changes how far extents have come: `change` says what becomes of each (`None`: forgotten).
     pub(crate) fn turn(&mut self, change: impl Fn(Progress, Generation) -> Option<Progress>) {
-        let mut gone = Vec::new();
-        let mut weights = Weights::default();
-        for (&at, extent) in &mut self.map {
-            match change(extent.progress, extent.born) {
-                Some(progress) => {
-                    extent.progress = progress;
-                    match progress {
-                        Progress::Unstable { .. } => weights.unstable += extent.body.len() as u64,
-                        _ => weights.unsent += extent.body.len() as u64,
-                    }
-                }
-                None => gone.push(at),
+        self.turn_within((0, u64::MAX), change);
+    }
+
+    /// The same of those that begin in the range.
+    pub(crate) fn turn_within(
+        &mut self,
+        (start, end): (u64, u64),
+        change: impl Fn(Progress, Generation) -> Option<Progress>,
+    ) {
+        let turned = self.map.range(start..end.max(start)).filter_map(|(&at, extent)| {
+            let changed = change(extent.progress, extent.born);
+            (changed != Some(extent.progress)).then_some((at, changed))
+        });
+        for (at, changed) in turned.collect::<Vec<_>>() {
+            match changed {
+                Some(progress) => self.set(at, progress),
+                None => self.remove(at),
             }
         }
-        for at in gone {
-            self.map.remove(&at);
-        }
-        self.weights = weights;
     }
 
     /// Makes sure that no extent lies across this place.
     pub(crate) fn split_at(&mut self, place: u64) {
-        let Some((&at, extent)) = self.map.range_mut(..place).next_back() else { return };
+        let Some((&at, extent)) = self.map.range(..place).next_back() else { return };
         if at + (extent.body.len() as u64) > place {
             #[expect(clippy::cast_possible_truncation, reason = "within an extent of at most 1 MiB")]
-            let body = extent.body.split_off((place - at) as usize);
-            let rest = Extent { body, progress: extent.progress, born: extent.born };
-            self.map.insert(place, rest);
-        }
-    }
-
-    /// Changes how far extents that begin in the range have come.
-    pub(crate) fn turn_within(&mut self, start: u64, end: u64, change: impl Fn(Progress) -> Progress) {
-        for (_, extent) in self.map.range_mut(start..end.max(start)) {
-            extent.progress = change(extent.progress);
+            let rest = self.shorten(at, (place - at) as usize);
+            rest.into_iter().for_each(|rest| self.insert(place, rest));
         }
     }
 
@@ -314,8 +291,7 @@ impl Extents {
         for (from, to) in self.gaps((offset, end), Generation(0)) {
             #[expect(clippy::cast_possible_truncation, reason = "within data")]
             let data = data.slice((from - offset) as usize..(to - offset) as usize);
-            self.weigh(progress, data.len(), 0);
-            self.map.insert(from, Extent { body: Body::Shared(data), progress, born });
+            self.insert(from, Extent { body: Body::Shared(data), progress, born });
         }
     }
 
@@ -335,17 +311,33 @@ impl Extents {
         gaps
     }
 
-    /// All that has come so far.
-    pub(crate) fn all_that(&self, is: impl Fn(Progress) -> bool) -> Vec<Piece> {
-        let found = self.map.iter().filter(|(_, extent)| is(extent.progress));
+    /// All that begins in the range and has come so far.
+    pub(crate) fn all_that(&self, (start, end): (u64, u64), is: impl Fn(Progress) -> bool) -> Vec<Piece> {
+        let found = self.map.range(start..end.max(start)).filter(|(_, extent)| is(extent.progress));
         found
             .map(|(at, extent)| Piece { offset: *at, data: extent.body.slice(0, extent.body.len()) })
             .collect()
     }
 
-    /// Whether any extent is as asked.
+    /// Whether any extent is as asked. Looks at each.
     pub(crate) fn any(&self, is: impl Fn(Progress, Generation) -> bool) -> bool {
         self.map.values().any(|e| is(e.progress, e.born))
+    }
+
+    /// Whether any is dirty.
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.index.dirty.is_empty()
+    }
+
+    /// Whether the server has any under such a verifier.
+    pub(crate) fn has_verifier(&self, is_such: impl Fn(u64) -> bool) -> bool {
+        self.index.has_verifier(is_such)
+    }
+
+    /// Whether any of what was written up to `born` is dirty, or on its way.
+    pub(crate) fn has_unsent(&self, born: Generation) -> bool {
+        let mut unsent = self.index.on_the_way.iter().chain(&self.index.dirty);
+        unsent.any(|at| self.map.get(at).is_some_and(|extent| extent.born <= born))
     }
 
     /// Whether any of the range is as old as that.
@@ -365,24 +357,22 @@ impl Extents {
         self.map.len()
     }
 
-    /// Checks that nothing overlaps and that the sums are right.
+    /// Checks that nothing overlaps and that the index is right.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let (mut end, mut sum) = (0, Weights::default());
+        let (mut end, mut index) = (0, Index::default());
         for (at, extent) in &self.map {
             let len = extent.body.len() as u64;
             if *at < end || len == 0 {
                 return Err(format!("extent at {at} overlaps or is empty"));
             }
             end = at + len;
-            match extent.progress {
-                Progress::Unstable { .. } => sum.unstable += len,
-                _ => sum.unsent += len,
-            }
+            index.enter(*at, extent.body.len(), extent.progress);
         }
-        if sum == self.weights { Ok(()) } else { Err(format!("weights {:?}, counted {sum:?}", self.weights)) }
+        if index == self.index { Ok(()) } else { Err(format!("index {:?}, counted {index:?}", self.index)) }
     }
 }
 
+mod index;
 pub(crate) mod stored;
 #[cfg(test)]
 mod tests;

@@ -413,7 +413,6 @@ impl Node {
 
     /// Whether data is waiting to reach the server, of that written up to `born`.
     pub(crate) fn has_unsent(&self, born: Generation) -> bool {
-        use crate::extent::Progress::{Dirty, Sent, Stream};
-        self.data.extents.any(|p, b| b <= born && matches!(p, Dirty | Sent(_) | Stream(_)))
+        self.data.extents.has_unsent(born)
     }
 }

@@ -149,7 +149,7 @@ impl Machine {
         node.data.moved = at;
         let is_all = !node.data.extents.any(|p, _| p != carried);
         let all = if is_all { node.data.extents.read(0, u64::MAX, Generation(0)) } else { Vec::new() };
-        let there = node.data.extents.all_that(|p| p == carried);
+        let there = node.data.extents.all_that((0, u64::MAX), |p| p == carried);
         self.patch_blocks(id, &there);
         self.with_data(id, |data| data.extents.turn(|p, _| (p != carried).then_some(p)));
         self.keep_sent(id, &all);

@@ -20,8 +20,7 @@ impl Machine {
         if node.changing == 0 {
             return self.rewrite(id, |verifier| verifier != now_is, now);
         }
-        let is_lost = |p| matches!(p, Progress::Unstable { verifier, .. } if verifier != now_is);
-        if node.data.extents.any(|p, _| is_lost(p)) {
+        if node.data.extents.has_verifier(|verifier| verifier != now_is) {
             self.flush.rewrites.insert(id, now_is);
         }
     }
@@ -41,10 +40,12 @@ impl Machine {
 
     fn rewrite(&mut self, id: NodeId, is_lost: impl Fn(u64) -> bool, now: Now) {
         self.with_data(id, |data| {
-            data.extents.turn(|p, _| match p {
-                Progress::Unstable { verifier, .. } if is_lost(verifier) => Some(Progress::Dirty),
-                p => Some(p),
-            });
+            if data.extents.has_verifier(&is_lost) {
+                data.extents.turn(|p, _| match p {
+                    Progress::Unstable { verifier, .. } if is_lost(verifier) => Some(Progress::Dirty),
+                    p => Some(p),
+                });
+            }
         });
         self.written_on(id, now);
     }

@@ -130,7 +130,7 @@ impl Machine {
         let making = if node.handle.is_none() { node.last_serial } else { 0 };
         // What makes or truncates the file goes before its data.
         let before = data.barrier.max(making);
-        if !data.extents.any(|p, _| p == Progress::Dirty) {
+        if !data.extents.has_dirty() {
             if urgent {
                 self.stream.hurry(before);
             }
@@ -236,7 +236,7 @@ impl Machine {
         let write = WriteId(self.flush.last_id);
         let max = self.settings.io_bytes as usize;
         let piece = self.with_data(id, |data| data.extents.take_for_write(write, &busy, max)).flatten();
-        let more = self.nodes.get(&id).is_some_and(|n| n.data.extents.any(|p, _| p == Progress::Dirty));
+        let more = self.nodes.get(&id).is_some_and(|n| n.data.extents.has_dirty());
         let Some(piece) = piece else { return (None, more) };
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.in_flight.push((write, piece.offset, piece.end()));
@@ -291,13 +291,14 @@ impl Machine {
                 let there = self.with_data(id, |data| {
                     data.moved = since;
                     data.extents.split_at(taken);
-                    data.extents.turn_within(taken, end, |p| if p == sent { Progress::Dirty } else { p });
-                    data.extents.all_that(|p| p == sent)
+                    let again = |p, _| Some(if p == sent { Progress::Dirty } else { p });
+                    data.extents.turn_within((taken, end), again);
+                    data.extents.all_that((start, end), |p| p == sent)
                 });
                 self.patch_blocks(id, &there.unwrap_or_default());
                 self.with_data(id, |data| {
                     let new = (!stable).then_some(Progress::Unstable { verifier, since });
-                    data.extents.turn(|p, _| if p == sent { new } else { Some(p) });
+                    data.extents.turn_within((start, end), |p, _| if p == sent { new } else { Some(p) });
                 });
                 if !stable {
                     self.compare_verifiers(id, verifier, now);
@@ -307,15 +308,16 @@ impl Machine {
             Err(Errno::ESTALE) if self.is_of_lost(id, write) => {
                 let sent = Progress::Sent(write);
                 self.with_data(id, |data| {
-                    data.extents.turn(|p, _| Some(if p == sent { Progress::Dirty } else { p }));
+                    let again = |p, _| Some(if p == sent { Progress::Dirty } else { p });
+                    data.extents.turn_within((start, end), again);
                     data.is_doubted = true;
                 });
             }
             Err(errno) => {
                 let sent = Progress::Sent(write);
                 let is_wanted = self.with_data(id, |data| {
-                    let is_wanted = data.extents.any(|p, _| p == sent);
-                    data.extents.turn(|p, _| (p != sent).then_some(p));
+                    let is_wanted = !data.extents.all_that((start, end), |p| p == sent).is_empty();
+                    data.extents.turn_within((start, end), |p, _| (p != sent).then_some(p));
                     is_wanted
                 });
                 // What was given up with a lock was told then.
@@ -330,7 +332,7 @@ impl Machine {
     /// After a WRITE: goes on with what is left, or with what was kept back until all is written.
     pub(crate) fn written_on(&mut self, id: NodeId, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.data.extents.any(|p, _| p == Progress::Dirty) {
+        if node.data.extents.has_dirty() {
             if !std::mem::replace(&mut node.data.in_bulk, true) {
                 self.flush.bulk.push_back(id);
             }
@@ -355,9 +357,12 @@ impl Machine {
         self.progress += 1;
         let Some(id) = self.flush.on_the_way.remove(&write) else { return };
         self.with_data(id, |data| {
-            data.in_flight.retain(|(w, ..)| *w != write);
+            // Of a file that was removed meanwhile there is nothing to send.
+            let place = data.in_flight.iter().position(|(w, ..)| *w == write);
+            let Some((_, start, end)) = place.map(|p| data.in_flight.remove(p)) else { return };
             let sent = Progress::Sent(write);
-            data.extents.turn(|p, _| Some(if p == sent { Progress::Dirty } else { p }));
+            let again = |p, _| Some(if p == sent { Progress::Dirty } else { p });
+            data.extents.turn_within((start, end), again);
         });
         self.written_on(id, now);
     }

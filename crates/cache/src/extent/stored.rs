@@ -43,8 +43,7 @@ impl Extents {
         if data.is_empty() || self.any_within(offset, offset.saturating_add(data.len() as u64)) {
             return;
         }
-        self.weigh(progress, data.len(), 0);
-        self.map.insert(offset, Extent { body: Body::Shared(data), progress, born: at });
+        self.insert(offset, Extent { body: Body::Shared(data), progress, born: at });
     }
 
     fn any_within(&self, start: u64, end: u64) -> bool {

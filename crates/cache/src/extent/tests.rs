@@ -39,7 +39,7 @@ fn a_write_over_data_on_its_way_leaves_the_rest_of_it_on_its_way() {
 
 proptest! {
     #[test]
-    fn the_map_is_as_an_array_of_bytes(ops in prop::collection::vec((0..4_u8, 0..200_u64, 1..60_usize, any::<u8>()), 1..60)) {
+    fn the_map_is_as_an_array_of_bytes(ops in prop::collection::vec((0..6_u8, 0..200_u64, 1..60_usize, any::<u8>()), 1..60)) {
         let mut map = Extents::default();
         let mut model = vec![None; 300];
         for (what, at, len, byte) in ops {
@@ -53,11 +53,26 @@ proptest! {
                     map.cut(at, at + len as u64);
                     model[range].fill(None);
                 }
-                _ => {
+                3 => {
                     map.take_for_write(WriteId(u64::from(byte)), &[], len);
                 }
+                4 => {
+                    let is_sent = |p| matches!(p, Progress::Sent(_));
+                    let verifier = u64::from(byte % 3);
+                    let unstable = Progress::Unstable { verifier, since: Generation(1) };
+                    let range = (at, at + len as u64);
+                    map.turn_within(range, |p, _| Some(if is_sent(p) { unstable } else { p }));
+                }
+                _ => map.turn(|p, _| match p {
+                    Progress::Unstable { verifier, .. } if verifier == u64::from(byte % 3) => Some(Progress::Dirty),
+                    p => Some(p),
+                }),
             }
             prop_assert_eq!(map.check(), Ok(()));
+            prop_assert_eq!(map.has_dirty(), map.any(|p, _| p == Progress::Dirty));
+            prop_assert_eq!(map.has_unsent(Generation(1)), map.weights().unsent > 0);
+            let is_first = |p| matches!(p, Progress::Unstable { verifier: 1, .. });
+            prop_assert_eq!(map.has_verifier(|verifier| verifier == 1), map.any(|p, _| is_first(p)));
             prop_assert_eq!(&flat(&map, 300), &model);
         }
     }

@@ -239,7 +239,7 @@ impl Machine {
         let dirty = self.with_data(id, |data| {
             data.barrier = serial;
             data.truncations.push((size, serial));
-            data.extents.any(|p, _| p == crate::extent::Progress::Dirty)
+            data.extents.has_dirty()
         });
         if dirty == Some(true) && carrier.is_some() {
             self.settle(id, false, now);

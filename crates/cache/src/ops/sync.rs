@@ -12,7 +12,8 @@ use crate::step::{Outcome, Step, Stop, Turn, Wait};
 
 /// Whether data that was written up to `born` is with the server and not committed.
 fn is_unstable(data: &FileData, born: Generation) -> bool {
-    data.extents.any(|p, b| b <= born && matches!(p, Progress::Unstable { .. }))
+    let is_unstable = |p, b| b <= born && matches!(p, Progress::Unstable { .. });
+    data.extents.weights().unstable > 0 && data.extents.any(is_unstable)
 }
 
 impl Machine {
