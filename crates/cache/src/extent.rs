@@ -8,6 +8,7 @@ use holdfast_base::limits::DIRTY_EXTENT_BYTES_MAX;
 
 use crate::ask::Generation;
 use crate::mutation::WriteId;
+use body::Body;
 use index::Index;
 
 /// A run of bytes at its place in a file.
@@ -45,44 +46,6 @@ impl Progress {
     /// Whether it goes out by WRITE, or has: not in a batch.
     pub(crate) const fn is_by_write(self) -> bool {
         !matches!(self, Self::Stream(_))
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Body {
-    Own(Vec<u8>),
-    Shared(Bytes),
-}
-
-impl Body {
-    fn len(&self) -> usize {
-        match self {
-            Self::Own(v) => v.len(),
-            Self::Shared(b) => b.len(),
-        }
-    }
-
-    fn slice(&self, from: usize, to: usize) -> Bytes {
-        match self {
-            Self::Own(v) => Bytes::copy_from_slice(&v[from..to]),
-            Self::Shared(b) => b.slice(from..to),
-        }
-    }
-
-    fn split_off(&mut self, at: usize) -> Self {
-        match self {
-            Self::Own(v) => Self::Own(v.split_off(at)),
-            Self::Shared(b) => Self::Shared(b.split_off(at)),
-        }
-    }
-
-    fn freeze(&mut self) -> Bytes {
-        let bytes = match self {
-            Self::Own(v) => Bytes::from(std::mem::take(v)),
-            Self::Shared(b) => return b.clone(),
-        };
-        *self = Self::Shared(bytes.clone());
-        bytes
     }
 }
 
@@ -183,7 +146,7 @@ impl Extents {
         let over = data.len().min(len - within);
         own[within..within + over].copy_from_slice(&data[..over]);
         own.extend_from_slice(&data[over..]);
-        self.index.weights.unsent += (data.len() - over) as u64;
+        self.index.grow(at, len, data.len() - over);
         true
     }
 
@@ -232,17 +195,28 @@ impl Extents {
         dirty.into_iter().filter_map(one).collect()
     }
 
-    /// The first dirty extent that lies apart from all of `busy`, cut to `bytes_max`, which is from now on in this
-    /// write.
+    /// The first dirty extent, `large` ones only or any, that lies apart from all of `busy`, with those that it touches, or cut to
+    /// `bytes_max`; from now on in this write.
     pub(crate) fn take_for_write(
         &mut self,
         id: WriteId,
-        busy: &[(u64, u64)],
+        (busy, large): (&[(u64, u64)], bool),
         bytes_max: usize,
     ) -> Option<Piece> {
         let apart = |at: u64, len: usize| busy.iter().all(|(s, e)| at + len as u64 <= *s || *e <= at);
         let len = |at: u64| self.map.get(&at).map_or(0, |extent| extent.body.len());
-        let at = *self.index.dirty.iter().find(|at| apart(**at, len(**at).min(bytes_max)))?;
+        let all = if large { &self.index.large } else { &self.index.dirty };
+        let at = *all.iter().find(|at| apart(**at, len(**at).min(bytes_max)))?;
+        let mut end = at + len(at) as u64;
+        let mut run = vec![at];
+        let fits = |next: u64| next - at + len(next) as u64 <= bytes_max as u64;
+        while self.index.dirty.contains(&end) && fits(end) && apart(end, len(end)) {
+            run.push(end);
+            end += len(end) as u64;
+        }
+        if run.len() > 1 {
+            return Some(Piece { offset: at, data: self.join(&run, id) });
+        }
         if len(at) > bytes_max {
             self.map.get_mut(&at)?.body.freeze();
             let rest = self.shorten(at, bytes_max)?;
@@ -250,6 +224,24 @@ impl Extents {
         }
         self.set(at, Progress::Sent(id));
         Some(Piece { offset: at, data: self.map.get_mut(&at)?.body.freeze() })
+    }
+
+    /// Makes one run of bytes of extents that touch each other, all of which are in this write from now on.
+    fn join(&mut self, run: &[u64], id: WriteId) -> Bytes {
+        let bodies = || run.iter().filter_map(|at| self.map.get(at)).map(|extent| &extent.body);
+        let mut joined = Vec::with_capacity(bodies().map(Body::len).sum());
+        bodies().for_each(|body| joined.extend_from_slice(body.bytes()));
+        let joined = Bytes::from(joined);
+        let mut from = 0;
+        for at in run {
+            self.set(*at, Progress::Sent(id));
+            if let Some(extent) = self.map.get_mut(at) {
+                let to = from + extent.body.len();
+                extent.body = Body::Shared(joined.slice(from..to));
+                from = to;
+            }
+        }
+        joined
     }
 
     /// Changes how far extents have come: `change` says what becomes of each (`None`: forgotten).
@@ -329,6 +321,11 @@ impl Extents {
         !self.index.dirty.is_empty()
     }
 
+    /// Whether any is dirty and large.
+    pub(crate) fn has_large(&self) -> bool {
+        !self.index.large.is_empty()
+    }
+
     /// Whether the server has any under such a verifier.
     pub(crate) fn has_verifier(&self, is_such: impl Fn(u64) -> bool) -> bool {
         self.index.has_verifier(is_such)
@@ -372,6 +369,7 @@ impl Extents {
     }
 }
 
+mod body;
 mod index;
 pub(crate) mod stored;
 #[cfg(test)]

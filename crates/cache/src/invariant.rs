@@ -52,6 +52,9 @@ pub fn check(machine: &Machine) -> Result<(), String> {
             return wrong("uses what was recalled, or its recall is forgotten");
         }
         node.data.extents.check().map_err(|e| format!("{id:?}: {e}"))?;
+        if node.data.keeps_back && node.data.extents.has_dirty() && !node.data.is_aging {
+            return Err(format!("{id:?}: data is kept back for good"));
+        }
         unsent += node.data.extents.weights().unsent;
         unstable += node.data.extents.weights().unstable;
         check_pending(machine, node)?;

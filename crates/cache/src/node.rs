@@ -194,6 +194,9 @@ pub(crate) struct FileData {
     pub(crate) to_disk: Option<(u64, u64)>,
     /// It is in the queue of files that grow old.
     pub(crate) is_aging: bool,
+    /// Nobody wants its data to go yet: what is not [large](LARGE_EXTENT_BYTES) waits for what may be written beside it. Only while it
+    /// grows old.
+    pub(crate) keeps_back: bool,
     /// The mutation not sent yet that carries its data.
     pub(crate) carrier: Option<u64>,
     /// Who wrote last.
@@ -244,6 +247,11 @@ impl FileData {
             let bytes = bytes.slice(..bytes.len().min(room));
             self.extents.put_below(*offset, &bytes, Progress::Stream(serial), Generation(0));
         }
+    }
+
+    /// Whether any of it is to be sent now.
+    pub(crate) fn is_to_go(&self) -> bool {
+        if self.keeps_back { self.extents.has_large() } else { self.extents.has_dirty() }
     }
 
     /// Whether the server may have lost some of what it took before then, when it began anew: a COMMIT will tell.

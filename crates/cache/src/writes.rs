@@ -78,7 +78,23 @@ impl Machine {
         let large =
             self.nodes.get(&id).is_some_and(|n| n.data.extents.weights().unsent > 4 * SMALL_FILE_BYTES);
         if large {
+            self.send_early(id, now);
+        }
+    }
+
+    /// Much of a file is dirty, and nobody wants it to go. What is large is sent at once, so that the line is not idle until somebody does:
+    /// a small write costs as much to send, and may be one of many that fill a stretch in whatever order.
+    fn send_early(&mut self, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        // Of what is in the queue already, and kept nothing back, all goes on going.
+        node.data.keeps_back |= !node.data.in_bulk;
+        if !node.data.keeps_back {
             self.settle(id, false, now);
+        } else if node.data.is_to_go() && !node.data.in_bulk {
+            self.settle(id, false, now);
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.data.keeps_back = node.data.in_bulk;
+            }
         }
     }
 
@@ -127,6 +143,7 @@ impl Machine {
             return;
         }
         let data = &mut node.data;
+        data.keeps_back = false;
         let making = if node.handle.is_none() { node.last_serial } else { 0 };
         // What makes or truncates the file goes before its data.
         let before = data.barrier.max(making);
@@ -235,8 +252,9 @@ impl Machine {
         self.flush.last_id += 1;
         let write = WriteId(self.flush.last_id);
         let max = self.settings.io_bytes as usize;
-        let piece = self.with_data(id, |data| data.extents.take_for_write(write, &busy, max)).flatten();
-        let more = self.nodes.get(&id).is_some_and(|n| n.data.extents.has_dirty());
+        let take = |data: &mut FileData| data.extents.take_for_write(write, (&busy, data.keeps_back), max);
+        let piece = self.with_data(id, take).flatten();
+        let more = self.nodes.get(&id).is_some_and(|n| n.data.is_to_go());
         let Some(piece) = piece else { return (None, more) };
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.in_flight.push((write, piece.offset, piece.end()));
@@ -332,11 +350,11 @@ impl Machine {
     /// After a WRITE: goes on with what is left, or with what was kept back until all is written.
     pub(crate) fn written_on(&mut self, id: NodeId, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.data.extents.has_dirty() {
+        if node.data.is_to_go() {
             if !std::mem::replace(&mut node.data.in_bulk, true) {
                 self.flush.bulk.push_back(id);
             }
-        } else if node.data.in_flight.is_empty() {
+        } else if node.data.in_flight.is_empty() && !node.data.extents.has_dirty() {
             node.data.to_disk = None;
             if node.data.mtime_owed {
                 self.pay_mtime(id, now);

@@ -90,6 +90,14 @@ pub const FUSE_PRUNE_MAX: usize = 512;
 /// Bytes of one extent of data that a client has not sent: one WRITE.
 pub const DIRTY_EXTENT_BYTES_MAX: usize = IO_BYTES_MAX;
 
+/// Bytes of an extent of data that is sent as soon as it is written: a WRITE as good as any. Smaller ones wait for what may be
+/// written beside them, as long as nobody wants the file's data to go.
+pub const LARGE_EXTENT_BYTES: usize = 128 << 10;
+
+/// Extents of one file's data, dirty or not committed; beyond them it is sent and committed before more is written. Each takes some 150 bytes
+/// here, however few of the file's it has.
+pub const EXTENTS_MAX: usize = 128 << 10;
+
 /// Bytes that a mount has taken from applications and not sent: two seconds of a 1 Gbit/s link; then they wait.
 pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
 

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdfast_base::limits::LARGE_EXTENT_BYTES;
+
 use super::{Progress, Weights};
 
 /// Kept in step with a map by [`Index::enter`] and [`Index::leave`].
@@ -11,6 +13,8 @@ pub(super) struct Index {
     pub(super) weights: Weights,
     /// Where those begin that are dirty.
     pub(super) dirty: BTreeSet<u64>,
+    /// Where those of the dirty ones begin that are large.
+    pub(super) large: BTreeSet<u64>,
     /// Where those begin that are on their way.
     pub(super) on_the_way: BTreeSet<u64>,
     /// How many are with the server, under which verifier.
@@ -21,7 +25,10 @@ impl Index {
     pub(super) fn enter(&mut self, at: u64, len: usize, progress: Progress) {
         *self.weight(progress) += len as u64;
         match progress {
-            Progress::Dirty => drop(self.dirty.insert(at)),
+            Progress::Dirty => {
+                self.dirty.insert(at);
+                self.note_large(at, len);
+            }
             Progress::Sent(_) | Progress::Stream(_) => drop(self.on_the_way.insert(at)),
             Progress::Unstable { verifier, .. } => *self.verifiers.entry(verifier).or_default() += 1,
         }
@@ -30,7 +37,10 @@ impl Index {
     pub(super) fn leave(&mut self, at: u64, len: usize, progress: Progress) {
         *self.weight(progress) -= len as u64;
         match progress {
-            Progress::Dirty => drop(self.dirty.remove(&at)),
+            Progress::Dirty => {
+                self.dirty.remove(&at);
+                self.large.remove(&at);
+            }
             Progress::Sent(_) | Progress::Stream(_) => drop(self.on_the_way.remove(&at)),
             Progress::Unstable { verifier, .. } => {
                 let of_it = self.verifiers.get_mut(&verifier);
@@ -38,6 +48,18 @@ impl Index {
                     self.verifiers.remove(&verifier);
                 }
             }
+        }
+    }
+
+    /// A dirty one has grown by so much.
+    pub(super) fn grow(&mut self, at: u64, len: usize, by: usize) {
+        self.weights.unsent += by as u64;
+        self.note_large(at, len + by);
+    }
+
+    fn note_large(&mut self, at: u64, len: usize) {
+        if len >= LARGE_EXTENT_BYTES {
+            self.large.insert(at);
         }
     }
 

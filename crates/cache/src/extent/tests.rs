@@ -26,15 +26,15 @@ fn what_is_appended_lies_in_one_extent() {
 fn a_write_over_data_on_its_way_leaves_the_rest_of_it_on_its_way() {
     let mut map = Extents::default();
     map.write(0, &[1; 30], Generation(1));
-    let sent = map.take_for_write(WriteId(1), &[], 1 << 20).unwrap();
+    let sent = map.take_for_write(WriteId(1), (&[], false), 1 << 20).unwrap();
     assert_eq!(sent.data.len(), 30);
     map.write(10, &[2; 10], Generation(2));
     assert!(
-        map.take_for_write(WriteId(2), &[(0, 30)], 1 << 20).is_none(),
+        map.take_for_write(WriteId(2), (&[(0, 30)], false), 1 << 20).is_none(),
         "not before the first has arrived"
     );
     map.turn(|p, _| if p == Progress::Sent(WriteId(1)) { None } else { Some(p) });
-    assert_eq!(map.take_for_write(WriteId(3), &[], 1 << 20).unwrap().offset, 10);
+    assert_eq!(map.take_for_write(WriteId(3), (&[], false), 1 << 20).unwrap().offset, 10);
 }
 
 proptest! {
@@ -54,7 +54,7 @@ proptest! {
                     model[range].fill(None);
                 }
                 3 => {
-                    map.take_for_write(WriteId(u64::from(byte)), &[], len);
+                    map.take_for_write(WriteId(u64::from(byte)), (&[], false), len);
                 }
                 4 => {
                     let is_sent = |p| matches!(p, Progress::Sent(_));

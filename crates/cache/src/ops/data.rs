@@ -1,7 +1,9 @@
 //! Data of files: read, written, and what the server alone can do with it.
 
 use bytes::Bytes;
-use holdfast_base::limits::{DIRTY_BYTES_MAX, MEM_FILE_BYTES_MAX, SMALL_FILE_BYTES, UNSTABLE_BYTES_MAX};
+use holdfast_base::limits::{
+    DIRTY_BYTES_MAX, EXTENTS_MAX, MEM_FILE_BYTES_MAX, SMALL_FILE_BYTES, UNSTABLE_BYTES_MAX,
+};
 
 use crate::ask::{Generation, Question};
 use crate::errno::Errno;
@@ -286,7 +288,11 @@ impl Machine {
     ) -> Outcome<u32> {
         let len = data.len() as u64;
         let end = at.checked_add(len).filter(|e| *e <= MEM_FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
-        if self.flush.unsent + len > DIRTY_BYTES_MAX {
+        let is_scattered = self.node(id)?.data.extents.len() > EXTENTS_MAX;
+        if is_scattered {
+            self.commit_now(id);
+        }
+        if is_scattered || self.flush.unsent + len > DIRTY_BYTES_MAX {
             self.settle(id, true, now);
             return self.wait(Wait::Room);
         }

@@ -36,6 +36,7 @@ mod removed;
 mod repeated;
 mod restored;
 mod rewritten;
+mod scattered;
 mod speed;
 mod squashed;
 mod synced;
