@@ -56,6 +56,9 @@ struct Extent {
     born: Generation,
 }
 
+/// How many extents of one run are looked through for whether they are one.
+const RUN_EXTENTS_MAX: usize = 64;
+
 /// How many bytes a map holds in which condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weights {
@@ -319,6 +322,18 @@ impl Extents {
     /// Whether any is dirty.
     pub(crate) fn has_dirty(&self) -> bool {
         !self.index.dirty.is_empty()
+    }
+
+    /// Where all of it is, if all is dirty and none lies apart. Looks at no more of them than a short run has.
+    pub(crate) fn one_run(&self) -> Option<(u64, u64)> {
+        if self.map.len() > RUN_EXTENTS_MAX || self.map.len() != self.index.dirty.len() {
+            return None;
+        }
+        let (start, first) = self.map.iter().next()?;
+        let follow =
+            |end: u64, (at, next): (&u64, &Extent)| (*at == end).then(|| end + next.body.len() as u64);
+        let end = self.map.iter().skip(1).try_fold(start + first.body.len() as u64, follow)?;
+        Some((*start, end))
     }
 
     /// Whether any is dirty and large.

@@ -1,6 +1,7 @@
 //! What is known of one object.
 
 use bytes::Bytes;
+use holdfast_base::limits::LARGE_EXTENT_BYTES;
 use holdfast_base::{Instant, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -205,6 +206,8 @@ pub(crate) struct FileData {
     pub(crate) is_let_go: bool,
     /// The server's modification time is not what was shown.
     pub(crate) mtime_owed: bool,
+    /// The last mutations about the file do nothing but pay that: those behind the first serial, through the second.
+    pub(crate) mtime_paid: Option<(u64, u64)>,
     /// The modification time that somebody last set, who is told if the server will not have it.
     pub(crate) mtime_set: Option<Timestamp>,
     /// The server's modification time may be of its own clock, by a WRITE or a truncation of ours, which nobody told here:
@@ -247,6 +250,12 @@ impl FileData {
             let bytes = bytes.slice(..bytes.len().min(room));
             self.extents.put_below(*offset, &bytes, Progress::Stream(serial), Generation(0));
         }
+    }
+
+    /// Where all that the server does not have on its disk is, if that is one short run of bytes, of which nothing is on its way.
+    pub(crate) fn one_run(&self) -> Option<(u64, u64)> {
+        let is_at_rest = self.in_flight.is_empty() && self.committing.is_none();
+        self.extents.one_run().filter(|(from, to)| is_at_rest && to - from <= LARGE_EXTENT_BYTES as u64)
     }
 
     /// Whether any of it is to be sent now.

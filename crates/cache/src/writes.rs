@@ -190,7 +190,23 @@ impl Machine {
         }
         let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));
         let changes = Changes { mtime: Some(SetTime::At(node.attrs.mtime)), ..Changes::default() };
-        self.queue(Op::SetAttr { node: id, changes }, &caller, now);
+        let before = node.last_serial;
+        let last = node.unsent.last().and_then(|serial| self.stream.unsent_mut(*serial));
+        // Who writes and syncs a thousand times a second owes one time in the end.
+        if let Some(queued) = last.filter(|queued| queued.caller == caller)
+            && let Op::SetAttr { changes: earlier, .. } = &mut queued.op
+            && earlier.size.is_none()
+        {
+            earlier.merge(&changes);
+            self.stats.mutations_merged += 1;
+            return;
+        }
+        let paid = self.queue(Op::SetAttr { node: id, changes }, &caller, now);
+        self.with_data(id, |data| {
+            let first =
+                data.mtime_paid.filter(|(_, last)| *last == before).map_or(before, |(first, _)| first);
+            data.mtime_paid = Some((first, paid));
+        });
     }
 
     /// Data to be written now, if there is any and not too much is under way.

@@ -303,6 +303,12 @@ impl Volume {
         self.settled_or_kept(done, |machine| machine.losses(node, fh))
     }
 
+    /// The same without the modification time.
+    pub fn fdatasync(&self, who: &dyn Waiting, node: NodeId, fh: Fh) -> Result<()> {
+        let done = self.run_by(who, fh, |machine, turn, now| machine.fdatasync(turn, node, Some(fh), now));
+        self.settled_or_kept(done, |machine| machine.losses(node, fh))
+    }
+
     /// Opens a directory.
     pub fn opendir(&self, who: &dyn Waiting, node: NodeId) -> Result<OpenedDir> {
         self.run_for(who, |machine, turn, now| machine.opendir(turn, node, now))

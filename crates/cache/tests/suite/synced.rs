@@ -1,4 +1,4 @@
-//! What a `sync` of all has to be done.
+//! What a `sync` of all has to be done; and how often is waited for the server until one file is on its disk.
 
 use crate::world::World;
 use bytes::Bytes;
@@ -49,4 +49,77 @@ fn all_files_are_committed_together() {
     }
     world.run(0, |m, t, now| m.sync(t, now)).unwrap();
     world.check(0);
+}
+
+/// A large file that is on the server's disk, and open.
+fn large() -> (World, NodeId, Fh) {
+    let mut world = World::new(1, true, 1);
+    world.clients[0].machine.settings_mut().io_bytes = 1 << 20;
+    world.have_root_alone();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    let (file, fh) = (made.0.node, made.1.fh);
+    world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from(vec![7; LARGE]), now)).unwrap();
+    world.drain();
+    (world, file, fh)
+}
+
+fn scribble(world: &mut World, fh: Fh, at: u64) {
+    world.run(0, |m, t, now| m.write(t, fh, at, &Bytes::from(vec![8; 4096]), now)).unwrap();
+}
+
+#[test]
+fn what_lies_in_one_run_and_is_forced_takes_one_call() {
+    let (mut world, file, fh) = large();
+    for round in 0..50 {
+        scribble(&mut world, fh, round * 100);
+        let (now, mut turn) = (world.now(), Turn::new(Caller::new(7, 0)));
+        let machine = &mut world.clients[0].machine;
+        assert!(matches!(machine.fdatasync(&mut turn, file, Some(fh), now), Step::Wait(_)));
+        let write = machine.take_write(now).expect("it goes at once");
+        assert!(write.to_disk && machine.take_write(now).is_none());
+        let done = Written { count: 4096, stable: true, verifier: 1 };
+        machine.write_done(write.id, Ok(done), now);
+        assert!(matches!(machine.fdatasync(&mut turn, file, Some(fh), now), Step::Done(())));
+        assert!(machine.take_commit(now).is_none());
+    }
+    let queued = world.clients[0].machine.stats().queued;
+    assert_eq!(queued, 1, "the time is told once, and late");
+}
+
+#[test]
+fn what_lies_apart_is_written_and_committed() {
+    let (mut world, file, fh) = large();
+    [0, 50_000].into_iter().for_each(|at| scribble(&mut world, fh, at));
+    let (now, mut turn) = (world.now(), Turn::new(Caller::new(7, 0)));
+    let verifier = world.server.verifier;
+    let machine = &mut world.clients[0].machine;
+    assert!(matches!(machine.fdatasync(&mut turn, file, Some(fh), now), Step::Wait(_)));
+    let writes: Vec<_> = std::iter::from_fn(|| machine.take_write(now)).collect();
+    assert_eq!(writes.iter().map(|write| write.to_disk).collect::<Vec<_>>(), [false; 2]);
+    for write in writes {
+        let done = world.server.write(0, &write).unwrap_or_else(|_| panic!("nobody else holds anything"));
+        world.clients[0].machine.write_done(write.id, done, now);
+    }
+    let machine = &mut world.clients[0].machine;
+    assert!(matches!(machine.fdatasync(&mut turn, file, Some(fh), now), Step::Wait(_)));
+    let commit = machine.take_commit(now).expect("two runs are committed together");
+    machine.commit_done(commit.id, Ok(verifier), now);
+    assert!(matches!(machine.fdatasync(&mut turn, file, Some(fh), now), Step::Done(())));
+}
+
+#[test]
+fn data_and_its_time_go_to_the_disk_beside_each_other() {
+    let (mut world, file, fh) = large();
+    [0, 50_000].into_iter().for_each(|at| scribble(&mut world, fh, at));
+    let (now, mut turn) = (world.now(), Turn::new(Caller::new(7, 0)));
+    assert!(matches!(world.clients[0].machine.fsync(&mut turn, file, Some(fh), now), Step::Wait(_)));
+    while let Some(write) = world.clients[0].machine.take_write(now) {
+        let done = world.server.write(0, &write).unwrap_or_else(|_| panic!("nobody else holds anything"));
+        world.clients[0].machine.write_done(write.id, done, now);
+    }
+    let machine = &mut world.clients[0].machine;
+    assert!(matches!(machine.fsync(&mut turn, file, Some(fh), now), Step::Wait(_)));
+    assert!(machine.take_commit(now).is_some());
+    assert!(machine.take_batch(now).is_some(), "it does not wait for the commit");
 }

@@ -128,8 +128,10 @@ impl Translation {
             self.volume.write(who, file, place, &data)
         };
         let written = written.map_err(errno)?;
-        if write.flags.intersects(OpenFlags::DSYNC.union(OpenFlags::SYNC)) {
+        if write.flags.contains(OpenFlags::SYNC) {
             self.volume.fsync(who, node(at), file).map_err(errno)?;
+        } else if write.flags.contains(OpenFlags::DSYNC) {
+            self.volume.fdatasync(who, node(at), file).map_err(errno)?;
         }
         Ok(written)
     }
@@ -308,9 +310,13 @@ impl Filesystem for Translation {
         self.passing.closed(at);
     }
 
-    fn fsync(&self, request: &Request<'_>, at: NodeId, file: FileHandle, _: SyncWhat) -> Result<()> {
+    fn fsync(&self, request: &Request<'_>, at: NodeId, file: FileHandle, what: SyncWhat) -> Result<()> {
         self.passing.synced(at)?;
-        self.volume.fsync(&Call::new(request), node(at), fh(file)).map_err(errno)
+        let done = match what {
+            SyncWhat::Data => self.volume.fdatasync(&Call::new(request), node(at), fh(file)),
+            SyncWhat::All => self.volume.fsync(&Call::new(request), node(at), fh(file)),
+        };
+        done.map_err(errno)
     }
 
     fn opendir(&self, request: &Request<'_>, at: NodeId, _: &Open) -> Result<Opened> {
