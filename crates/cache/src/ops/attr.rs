@@ -111,7 +111,29 @@ impl Machine {
             let attrs = self.node(id)?.attrs;
             return Ok(self.attributes(id, attrs));
         }
+        self.rights_for_itself(turn, id, changes, now)?;
         self.set_there(turn, id, changes, self.token_by(id, &turn.caller), now)
+    }
+
+    /// Asks for an object whose owner or mode others may know, to change it here: that takes as long as having it changed, but for the
+    /// server's disk, and what comes next takes nothing. Times and size are left to the server: they would have the file's data asked
+    /// for, of which a server has fewer to promise.
+    fn rights_for_itself(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Outcome<()> {
+        let times = changes.atime.is_some() || changes.mtime.is_some();
+        if !self.settings.batches || changes.size.is_some() || times || self.may_change_by(id, changes)? {
+            return Ok(());
+        }
+        let Some(want) = self.want_alone(turn, id, now)? else { return Ok(()) };
+        let (object, want) = (self.handle(turn, id)?, want.without(CapSet::FILE_X) | CapSet::FILE_S);
+        self.ask(turn, Question::Acquire { items: vec![(object, want)] })
+    }
+
+    /// Whether what is held is enough to make these changes here.
+    fn may_change_by(&self, id: NodeId, changes: &Changes) -> Outcome<bool> {
+        let auth = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
+        let file = changes.size.is_some() || changes.mtime.is_some() || changes.atime.is_some();
+        let node = self.node(id)?;
+        Ok((!auth || node.may_change(CapSet::AUTH_X)) && (!file || node.may_change(CapSet::FILE_X)))
     }
 
     /// Has the server change attributes, behind all that was done before.
@@ -149,10 +171,7 @@ impl Machine {
         if !self.settings.batches {
             return Ok(false);
         }
-        let auth = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
-        let file = changes.size.is_some() || changes.mtime.is_some() || changes.atime.is_some();
-        let node = self.node(id)?;
-        let held = (!auth || node.may_change(CapSet::AUTH_X)) && (!file || node.may_change(CapSet::FILE_X));
+        let (held, node) = (self.may_change_by(id, changes)?, self.node(id)?);
         // Cutting off what is being written beside the stream could overtake it. What is cut off under a lock is cut off while
         // that is held; and who may do so by his open alone names that.
         let data = &node.data;

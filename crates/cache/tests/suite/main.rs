@@ -37,6 +37,7 @@ mod repeated;
 mod restored;
 mod rewritten;
 mod scattered;
+mod set_here;
 mod speed;
 mod squashed;
 mod synced;

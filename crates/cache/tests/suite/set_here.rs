@@ -1,0 +1,61 @@
+//! Attributes of what others may know as well: it is asked for, and changed here; unless others want it at the same time.
+
+use holdfast_cache::*;
+
+use crate::world::World;
+
+/// A file that one mount has made, and another has found.
+fn found() -> (World, NodeId) {
+    let mut world = World::new(2, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(1, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o666, flags, now)).unwrap();
+    let now = world.now();
+    world.clients[1].machine.release(made.1.fh, now);
+    world.drain();
+    let node = look_up(&mut world, 0);
+    (world, node)
+}
+
+fn look_up(world: &mut World, c: usize) -> NodeId {
+    let found = world.run(c, |m, t, now| m.lookup(t, NodeId::ROOT, b"f", now)).unwrap();
+    let Lookup::Found(entry) = found else { panic!("it is there") };
+    entry.node
+}
+
+fn chmod(world: &mut World, file: NodeId, mode: u32) {
+    let changes = Changes { mode: Some(mode), ..Changes::default() };
+    let set = world.run(0, |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
+    assert_eq!(set.attrs.mode, mode);
+}
+
+/// What the server was asked while this was done.
+fn asked(world: &mut World, done: impl FnOnce(&mut World)) -> Vec<Question> {
+    world.server.asked = Some(Vec::new());
+    done(world);
+    world.server.asked.take().unwrap()
+}
+
+#[test]
+fn what_is_changed_again_and_again_is_asked_for_once() {
+    let (mut world, file) = found();
+    let first = asked(&mut world, |world| chmod(world, file, 0o600));
+    let is_for_it = |asked: &Question| matches!(asked, Question::Acquire { .. } | Question::WhoAmI);
+    assert!(first.iter().all(is_for_it), "{first:?}");
+    let later = asked(&mut world, |world| (0..8).for_each(|mode| chmod(world, file, mode)));
+    assert!(later.is_empty(), "{later:?}");
+    world.drain();
+    let seen = look_up(&mut world, 1);
+    let attrs = world.run(1, |m, t, now| m.getattr(t, seen, now)).unwrap();
+    assert_eq!(attrs.attrs.mode, 7);
+}
+
+#[test]
+fn what_others_want_as_well_the_server_changes() {
+    let (mut world, file) = found();
+    chmod(&mut world, file, 0o600);
+    let seen = look_up(&mut world, 1);
+    world.run(1, |m, t, now| m.getattr(t, seen, now)).unwrap();
+    let again = asked(&mut world, |world| chmod(world, file, 0o644));
+    assert!(matches!(again.last(), Some(Question::SetAttr { .. })), "{again:?}");
+    assert!(!again.iter().any(|asked| matches!(asked, Question::Acquire { .. })), "{again:?}");
+}
