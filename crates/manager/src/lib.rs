@@ -26,3 +26,4 @@ pub use guarded::Guarded;
 pub use held::{AttributeHolder, HeldAnswer, HeldAttributes};
 pub use index::{Conflict, Entered, PromiseIndex, Promised};
 pub use manager::{Manager, Parts};
+pub use unreclaimed::Unreclaimed;

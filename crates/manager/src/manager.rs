@@ -20,7 +20,7 @@ use crate::held::Questions;
 use crate::index::PromiseIndex;
 use crate::names::NameGate;
 use crate::recalls::Recalls;
-use crate::unreclaimed::Unreclaimed;
+use crate::unreclaimed::Awaited;
 
 /// What a [`Manager`] is made with.
 pub struct Parts {
@@ -53,7 +53,7 @@ pub struct Manager {
     pub(crate) names: NameGate,
     pub(crate) recalls: Recalls,
     pub(crate) changers: Changers,
-    pub(crate) unreclaimed: Unreclaimed,
+    pub(crate) awaited: Awaited,
     /// Promises in force whose holders are told of changed entries.
     pub(crate) told: AtomicUsize,
     pub(crate) questions: Questions,
@@ -87,7 +87,7 @@ impl Manager {
                 names: NameGate::default(),
                 recalls: Recalls::new(seats),
                 changers: Changers::default(),
-                unreclaimed: Unreclaimed::default(),
+                awaited: Awaited::default(),
                 told: AtomicUsize::new(0),
                 questions: Questions::default(),
                 caps: CapsInForce::default(),

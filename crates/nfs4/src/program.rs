@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_base::{ClientId, SessionId};
 use holdfast_export::Object;
+use holdfast_manager::Unreclaimed;
 use holdfast_rpc::{Call, Connection, InLane, Lane, Mode, Outcome, PendingReply, Program, Turn};
 use holdfast_state::{Admission, ConnId, Grace, SlotRequest, Snapshot};
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL, NfsStat4, OpNum4};
@@ -56,7 +57,7 @@ impl Nfs4 {
     /// Begins, prolongs or ends the grace period.
     pub fn set_grace(&self, grace: Grace) {
         if grace == Grace::Over {
-            self.service.config.manager.await_reclaims(false);
+            self.service.config.manager.await_no_more_than(Unreclaimed::Nothing);
         }
         // Setting it cannot fail and leaves nothing to do.
         let _ = self.service.state(|engine, _| {

@@ -158,11 +158,18 @@ impl Grace {
 
     /// Clients that may reclaim and have not said that they are done: for the status page.
     pub fn awaited(&self) -> impl Iterator<Item = &ClientName> {
+        self.unfinished_members().map(|member| &member.record.name)
+    }
+
+    /// Whether one of them may have had capabilities.
+    #[must_use]
+    pub fn awaits_caps(&self) -> bool {
+        self.unfinished_members().any(|member| member.record.holds_caps)
+    }
+
+    fn unfinished_members(&self) -> impl Iterator<Item = &Member> {
         let open = self.phase == Phase::Open;
-        self.members
-            .iter()
-            .filter(move |(_, m)| open && m.progress != Progress::Complete)
-            .map(|(name, _)| name)
+        self.members.values().filter(move |m| open && m.progress != Progress::Complete)
     }
 
     /// A client asks to reclaim a lock, an open or a delegation.

@@ -16,8 +16,8 @@ use crate::created::CreatedRecord;
 const CLIENTS: &[u8] = b"client/";
 const SESSIONS: &[u8] = b"session/";
 const LOST: &[u8] = b"lost/";
-/// Version 1 has no `created`.
-const CLIENT_VERSION: u8 = 2;
+/// Version 1 has no `created`, version 2 no `holds_caps`.
+const CLIENT_VERSION: u8 = 3;
 const SESSION_VERSION: u8 = 1;
 const LOST_VERSION: u8 = 1;
 
@@ -57,6 +57,9 @@ pub struct ClientRecord {
     /// Whether it may hold opens, locks or delegations. Set before the first of them is granted; a record
     /// without it keeps no grace period open.
     pub holds_state: bool,
+    /// Whether that may be capabilities, with which a client may have a directory to itself. Set before the first of them is
+    /// granted.
+    pub holds_caps: bool,
     /// Whether its lease expired, or state was revoked, and others may have been granted what it believes to hold
     /// (first edge condition of RFC 8881 section 8.4.3).
     pub lost_state: bool,
@@ -93,6 +96,7 @@ impl ClientRecord {
             self.lost_state.encode(w);
             self.missed_grace.encode(w);
             self.created.encode(w);
+            self.holds_caps.encode(w);
         })
     }
 
@@ -102,7 +106,7 @@ impl ClientRecord {
     /// [`DecodeError`].
     pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Self, DecodeError> {
         codec::decode_any(bytes, 1..=CLIENT_VERSION, |version, r| {
-            Ok(Self {
+            let record = Self {
                 name: ClientName {
                     is_sessions: bool::decode(r)?,
                     owner: r.opaque(OWNER_BYTES_MAX)?.to_vec(),
@@ -111,10 +115,17 @@ impl ClientRecord {
                 principal: r.opaque(PRINCIPAL_BYTES_MAX)?.to_vec(),
                 client_id: ClientId::decode(r)?,
                 holds_state: bool::decode(r)?,
+                holds_caps: false,
                 lost_state: bool::decode(r)?,
                 missed_grace: bool::decode(r)?,
                 created: if version == 1 { None } else { Option::decode(r)? },
-            })
+            };
+            let holds_caps = match version {
+                // It may have: the caps program's clients are clients of 4.1.
+                1 | 2 => record.holds_state && record.name.is_sessions,
+                _ => bool::decode(r)?,
+            };
+            Ok(Self { holds_caps, ..record })
         })
     }
 }

@@ -24,6 +24,7 @@ fn record(n: u8, is_sessions: bool) -> ClientRecord {
         principal: b"p".to_vec(),
         client_id: ClientId(u64::from(n)),
         holds_state: true,
+        holds_caps: false,
         lost_state: false,
         missed_grace: false,
         created: None,
@@ -42,6 +43,24 @@ fn with_nothing_to_reclaim_grace_is_over_at_once() {
     assert!(grace.is_over());
     assert_eq!(grace.deadline(), None);
     assert!(!start(&[record(1, true)]).is_over());
+}
+
+#[test]
+fn capabilities_are_awaited_until_the_last_that_may_have_had_some_is_done() {
+    let with_caps = |n| ClientRecord { holds_caps: true, ..record(n, true) };
+    assert!(!start(&[record(1, false), record(2, true)]).awaits_caps());
+    // Who may not reclaim them believes in them all the same.
+    let missed = ClientRecord { missed_grace: true, ..with_caps(4) };
+    let mut grace = start(&[record(1, false), record(2, true), with_caps(3), missed]);
+    assert!(grace.awaits_caps());
+    let _ = grace.reclaim_complete(&name(3, true));
+    assert!(grace.awaits_caps());
+    let _ = grace.gone(&name(4, true));
+    assert!(!grace.awaits_caps());
+    assert_eq!(grace.awaited().count(), 2, "the others are");
+    let mut grace = start(&[with_caps(3)]);
+    let _ = grace.tick(START.after_ms(LEASE));
+    assert!(!grace.awaits_caps(), "it has not come in time");
 }
 
 /// One that was not heard of, and may come back all the same.

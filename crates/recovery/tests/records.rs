@@ -21,6 +21,7 @@ fn client(owner: &[u8]) -> ClientRecord {
         principal: b"sys:0".to_vec(),
         client_id: ClientId(0x0102_0304_0506_0708),
         holds_state: true,
+        holds_caps: false,
         lost_state: false,
         missed_grace: true,
         created: None,
@@ -55,7 +56,7 @@ const CLIENT: &str = "00000001 00000003 61626300 0707070707070707 00000005 73797
                       0102030405060708 00000001 00000000 00000001";
 
 #[test]
-fn a_client_record_has_the_bytes_of_version_2() {
+fn a_client_record_has_the_bytes_of_version_3() {
     let session = session();
     let created = CreatedRecord {
         seqid: Seqid(6),
@@ -68,25 +69,50 @@ fn a_client_record_has_the_bytes_of_version_2() {
                   00000001 00000002 00000003 00000004 00000005
                   00000001 00000002 00000003 00000004 00000001 00000003";
     for (created, bytes) in [(None, "00000000"), (Some(created), &format!("00000001 {answer}"))] {
-        let golden = unhex(&format!("02 {CLIENT} {bytes}"));
-        let client = ClientRecord { created, ..client(b"abc") };
-        assert_eq!(client.to_bytes(), golden);
-        assert_eq!(ClientRecord::from_bytes(&golden), Ok(client));
-        for cut in 0..golden.len() {
-            assert!(ClientRecord::from_bytes(&golden[..cut]).is_err(), "cut at {cut}");
+        for (holds_caps, last) in [(false, "00000000"), (true, "00000001")] {
+            let golden = unhex(&format!("03 {CLIENT} {bytes} {last}"));
+            let client = ClientRecord { created, holds_caps, ..client(b"abc") };
+            assert_eq!(client.to_bytes(), golden);
+            assert_eq!(ClientRecord::from_bytes(&golden), Ok(client));
+            for cut in 0..golden.len() {
+                assert!(ClientRecord::from_bytes(&golden[..cut]).is_err(), "cut at {cut}");
+            }
         }
+    }
+}
+
+#[test]
+fn in_records_of_before_whoever_may_hold_capabilities_is_taken_to() {
+    let of = |is_sessions: u8, holds_state: u8| {
+        let text = format!(
+            "0000000{is_sessions} 00000003 61626300 0707070707070707 00000005 7379733a 30000000
+             0102030405060708 0000000{holds_state} 00000000 00000001"
+        );
+        for (version, created) in [("01", ""), ("02", "00000000")] {
+            let golden = unhex(&format!("{version} {text} {created}"));
+            let record = ClientRecord::from_bytes(&golden).unwrap();
+            let expected = (is_sessions, holds_state) == (1, 1);
+            assert_eq!(record.holds_caps, expected, "{version}: {is_sessions} {holds_state}");
+            for cut in 0..golden.len() {
+                assert!(ClientRecord::from_bytes(&golden[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    };
+    for (is_sessions, holds_state) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        of(is_sessions, holds_state);
     }
 }
 
 #[test]
 fn a_client_record_of_version_1_does_not_know_the_last_create_session() {
     let golden = unhex(&format!("01 {CLIENT}"));
-    assert_eq!(ClientRecord::from_bytes(&golden), Ok(client(b"abc")));
+    let client = ClientRecord { holds_caps: true, ..client(b"abc") };
+    assert_eq!(ClientRecord::from_bytes(&golden), Ok(client));
     for cut in 0..golden.len() {
         assert!(ClientRecord::from_bytes(&golden[..cut]).is_err(), "cut at {cut}");
     }
     assert!(ClientRecord::from_bytes(&[&golden[..], &[0; 4]].concat()).is_err(), "and has no more bytes");
-    assert!(ClientRecord::from_bytes(&[&[3], &golden[1..]].concat()).is_err(), "a later version is refused");
+    assert!(ClientRecord::from_bytes(&[&[4], &golden[1..]].concat()).is_err(), "a later version is refused");
 }
 
 #[test]

@@ -50,14 +50,14 @@ pub(crate) fn start(config: &Config, state_dir: &Path, on: &Foundation<'_>) -> R
     Ok(Some(caps))
 }
 
-/// What caps clients hold is state of their NFSv4.1 client, on the same record.
+/// What caps clients hold is state of their NFSv4.1 client, on the same record, which says that it may be capabilities.
 impl Holders for Durable {
     fn may_hold(&self, client: ClientId) -> bool {
-        ClientRecords::may_hold(self, client)
+        self.may_hold_caps(client)
     }
 
     fn will_hold(&self, client: &ClientImage) -> io::Result<()> {
-        ClientRecords::will_hold(self, client)
+        self.will_hold_caps(client)
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

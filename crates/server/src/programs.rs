@@ -145,7 +145,7 @@ impl Base {
         });
         // What is configured may have been changed for this very start.
         engine.iter_mut().for_each(obey);
-        manager.await_reclaims(durable.awaits_reclaims());
+        manager.await_reclaims(durable.unreclaimed());
         Ok(Some(Self { store, identity, boot, engine, clock, manager, opened, durable, former }))
     }
 }
@@ -347,10 +347,8 @@ impl Programs {
         }
         self.lockd.forget_idle_hosts();
         self.durable.tick(self.clock.now());
-        if !self.durable.awaits_reclaims() {
-            // The last of them is done; hosts with locks may keep grace going.
-            self.manager.await_reclaims(false);
-        }
+        // Some of them are done, or all; hosts with locks may keep grace going.
+        self.manager.await_no_more_than(self.durable.unreclaimed());
     }
 
     /// What is due to the caches of backends as often. Waits for the disks that are served.

@@ -322,7 +322,7 @@ impl Base {
             None => Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?,
         };
         manager.quiet(|engine, _| engine.set_grace(durable.grace()));
-        manager.await_reclaims(durable.awaits_reclaims());
+        manager.await_reclaims(durable.unreclaimed());
         Ok(Self { own_store, identity, boot, engine, manager, exports, durable, former })
     }
 }
@@ -551,9 +551,7 @@ impl Life {
         self.nfs4.tick();
         self.caps.tick();
         self.durable.tick(now);
-        if !self.durable.awaits_reclaims() {
-            self.manager.await_reclaims(false);
-        }
+        self.manager.await_no_more_than(self.durable.unreclaimed());
         if self.start.is_power_cut_to_come {
             machine.journal_forced();
         }

@@ -11,6 +11,7 @@ use holdfast_vfs::{
 };
 
 use super::{ADDS, Guarded, REMOVES};
+use crate::Unreclaimed;
 use crate::manager::{Manager, Parts};
 
 pub(super) const HOLDER: ClientId = ClientId(7);
@@ -390,19 +391,47 @@ fn while_delegations_may_be_reclaimed_nothing_is_changed_that_they_might_forbid(
     let exclusive = CreateHow { mode, set: &none, open: None, want: AttrMask::NONE };
     let known_again = || w.guarded.create(&w.cx(), &w.root, name(b"x"), &exclusive).map(drop);
     assert_eq!(known_again(), Ok(()));
-    w.manager.await_reclaims(true);
-    w.manager.await_reclaims(true);
+    w.manager.await_reclaims(Unreclaimed::Capabilities);
+    w.manager.await_reclaims(Unreclaimed::Capabilities);
     for change in changes {
         assert_eq!(change(), Err(FsError::Delay));
     }
     assert_eq!(known_again(), Err(FsError::Delay), "whoever it is that has made it");
     assert!(w.guarded.read(&w.cx(), File::Stateless(&w.a), 0, &mut [0; 4]).is_ok());
-    w.manager.await_reclaims(false);
+    w.manager.await_no_more_than(Unreclaimed::Nothing);
     for change in changes.into_iter().take(6) {
         assert_eq!(change(), Ok(()));
     }
     assert_eq!(known_again(), Ok(()));
     assert_eq!((rename(), remove(b"b"), remove(b"none")), (Ok(()), Ok(()), Err(FsError::NotFound)));
+    assert!(!w.manager.has_promises());
+}
+
+#[test]
+fn where_nobody_can_have_had_a_directory_alone_things_are_made_in_it_while_delegations_may_be_reclaimed() {
+    let w = World::new();
+    let none = SetAttrs::default();
+    let create = |name, mode| {
+        let how = CreateHow { mode, set: &none, open: None, want: AttrMask::NONE };
+        w.guarded.create(&w.cx(), &w.root, name, &how).map(drop)
+    };
+    let make = |n| w.guarded.make(&w.cx(), &w.root, name(n), NewNode::Directory, &none).map(drop);
+    let remove = |n| w.guarded.remove(&w.cx(), &w.dir, name(n), RemoveKind::NonDirectory).map(drop);
+    w.manager.await_reclaims(Unreclaimed::Delegations);
+    assert_eq!(make(b"directory"), Ok(()));
+    assert_eq!(create(name(b"guarded"), CreateMode::Guarded), Ok(()));
+    assert_eq!(create(name(b"exclusive"), CreateMode::Exclusive(Exclusive([7; 8]))), Ok(()));
+    assert_eq!(remove(b"none"), Err(FsError::NotFound));
+    assert_eq!(remove(b"b"), Err(FsError::Delay), "it may be delegated");
+    // The same once the last mount has come back.
+    w.manager.await_reclaims(Unreclaimed::Capabilities);
+    assert_eq!(make(b"another"), Err(FsError::Delay));
+    w.manager.await_no_more_than(Unreclaimed::Delegations);
+    assert_eq!((make(b"another"), remove(b"b")), (Ok(()), Err(FsError::Delay)));
+    // Who has seen less of it before the end changes nothing after it.
+    w.manager.await_no_more_than(Unreclaimed::Nothing);
+    w.manager.await_no_more_than(Unreclaimed::Delegations);
+    assert_eq!(remove(b"b"), Ok(()));
     assert!(!w.manager.has_promises());
 }
 

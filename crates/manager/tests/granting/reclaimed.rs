@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_base::{CapSet, ClientId};
-use holdfast_manager::CapsOn;
+use holdfast_manager::{CapsOn, Unreclaimed};
 use holdfast_state::{CapRequest, Recorded};
 use holdfast_vfs::{Backend, FileKind, FsError, Name, NewNode, SetAttrs};
 
@@ -33,7 +33,7 @@ fn a_directory_is_changed_by_nobody_but_who_has_it_back_to_himself() {
         w.manager.step(|engine, _| engine.caps_hello(client).unwrap()).unwrap();
         w.manager.step(|engine, _| engine.caps_reachable(client)).unwrap();
     }
-    w.manager.await_reclaims(true);
+    w.manager.await_reclaims(Unreclaimed::Capabilities);
     let (root, none) = (w.guarded.root().unwrap(), SetAttrs::default());
     let make = |by, name: &str| {
         let name = Name::new(name.as_bytes()).unwrap();
@@ -44,6 +44,6 @@ fn a_directory_is_changed_by_nobody_but_who_has_it_back_to_himself() {
     has_back(&w, holder);
     assert_eq!(make(holder, "d"), Ok(()));
     assert_eq!(make(other, "e"), Err(FsError::Delay));
-    w.manager.await_reclaims(false);
+    w.manager.await_no_more_than(Unreclaimed::Nothing);
     assert_eq!(make(other, "e"), Err(FsError::Delay), "it is asked back first");
 }

@@ -27,16 +27,17 @@ impl Inner {
             principal: client.principal.as_bytes().to_vec(),
             client_id: client.id,
             holds_state: false,
+            holds_caps: false,
             lost_state: false,
             missed_grace: false,
             created: None,
         };
         match self.clients.named(&fresh.name).map(|known| &known.record) {
             Some(old) if old.verifier == fresh.verifier && old.principal == fresh.principal => {
-                let ClientRecord { holds_state, lost_state, missed_grace, .. } = *old;
+                let ClientRecord { holds_state, holds_caps, lost_state, missed_grace, .. } = *old;
                 // Under another id it counts anew.
                 let created = old.created.filter(|_| old.client_id == fresh.client_id);
-                ClientRecord { holds_state, lost_state, missed_grace, created, ..fresh }
+                ClientRecord { holds_state, holds_caps, lost_state, missed_grace, created, ..fresh }
             }
             _ => fresh,
         }
@@ -100,6 +101,15 @@ impl Owed {
     }
 }
 
+/// What a client is about to be granted for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holding {
+    /// State of NFSv4.
+    State,
+    /// Capabilities.
+    Caps,
+}
+
 /// What changes records on behalf of the state engine, which may be held meanwhile: nothing may be asked of it. The caller has
 /// the turn.
 impl Durable {
@@ -136,10 +146,11 @@ impl Durable {
         Ok(())
     }
 
-    fn will_hold_now(&self, client: &ClientImage) -> io::Result<()> {
+    fn will_hold_now(&self, client: &ClientImage, what: Holding) -> io::Result<()> {
         let _turn = self.turn.lock();
         let mut record = self.inner.lock().confirmed(client);
         record.holds_state = true;
+        record.holds_caps |= what == Holding::Caps;
         // (A reclaim may come here when grace has ended meanwhile.)
         if !record.name.is_sessions && !self.inner.lock().grace.is_reclaiming(&record.name) {
             record.missed_grace = false;
@@ -267,6 +278,25 @@ impl Durable {
     }
 }
 
+impl Durable {
+    fn note_holder(&self, client: &ClientImage, what: Holding) -> io::Result<()> {
+        let image = client.clone();
+        let job = move |this: &Self| this.will_hold_now(&image, what);
+        self.write((RECORD_WAIT_MS, Patience::Leaves), job).unwrap_or_else(|| Err(not_in_time()))
+    }
+
+    /// Whether a client's record says already that it may hold capabilities.
+    pub(crate) fn may_hold_caps(&self, client: ClientId) -> bool {
+        let inner = self.inner.lock();
+        inner.clients.get(client).is_some_and(|known| known.may_hold() && known.record.holds_caps)
+    }
+
+    /// The client is about to be granted its first capability: as [`ClientRecords::will_hold`].
+    pub(crate) fn will_hold_caps(&self, client: &ClientImage) -> io::Result<()> {
+        self.note_holder(client, Holding::Caps)
+    }
+}
+
 /// Without an answer in time.
 fn not_in_time() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the store of records does not answer")
@@ -324,17 +354,11 @@ impl ClientRecords for Durable {
     }
 
     fn may_hold(&self, client: ClientId) -> bool {
-        self.inner.lock().clients.get(client).is_some_and(|known| {
-            // The first new lock of a 4.0 client shows that it has reclaimed what it wanted.
-            let is_agreed = known.record.name.is_sessions || !known.record.missed_grace;
-            known.is_stored && known.record.holds_state && is_agreed
-        })
+        self.inner.lock().clients.get(client).is_some_and(Known::may_hold)
     }
 
     fn will_hold(&self, client: &ClientImage) -> io::Result<()> {
-        let image = client.clone();
-        let kept = self.write((RECORD_WAIT_MS, Patience::Leaves), move |this| this.will_hold_now(&image));
-        kept.unwrap_or_else(|| Err(not_in_time()))
+        self.note_holder(client, Holding::State)
     }
 
     fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {

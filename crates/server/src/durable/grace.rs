@@ -6,6 +6,7 @@ use std::sync::Weak;
 use holdfast_base::limits::REPLY_CACHE_SECONDS;
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::Force;
+use holdfast_manager::Unreclaimed;
 use holdfast_recovery::{ClientName, ClientRecord, Grace, GraceEffect, RecordChange};
 
 use super::known::Known;
@@ -45,9 +46,14 @@ impl Durable {
         self.inner.lock().grace.is_over()
     }
 
-    /// Whether clients of NFSv4 may still reclaim: what they had, delegations above all, is to be respected meanwhile.
-    pub fn awaits_reclaims(&self) -> bool {
-        self.inner.lock().grace.awaited().next().is_some()
+    /// What clients of NFSv4 may still reclaim, and is to be respected meanwhile.
+    pub fn unreclaimed(&self) -> Unreclaimed {
+        let inner = self.inner.lock();
+        match (inner.grace.awaits_caps(), inner.grace.awaited().next()) {
+            (true, _) => Unreclaimed::Capabilities,
+            (false, Some(_)) => Unreclaimed::Delegations,
+            (false, None) => Unreclaimed::Nothing,
+        }
     }
 
     /// How the grace period stands.
@@ -251,7 +257,7 @@ impl Durable {
                         known.is_stored = false;
                         // It has reclaimed nothing. Should it come back, its record must not say again that it may,
                         // in a life after this, in which others have had what it held.
-                        known.record.holds_state = false;
+                        (known.record.holds_state, known.record.holds_caps) = (false, false);
                     }
                 }
                 RecordChange::Client(record) => {

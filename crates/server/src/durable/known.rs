@@ -15,6 +15,15 @@ pub(super) struct Known {
     pub(super) is_stored: bool,
 }
 
+impl Known {
+    /// Whether it says that the client may hold state.
+    pub(super) const fn may_hold(&self) -> bool {
+        // The first new lock of a 4.0 client shows that it has reclaimed what it wanted.
+        let is_agreed = self.record.name.is_sessions || !self.record.missed_grace;
+        self.is_stored && self.record.holds_state && is_agreed
+    }
+}
+
 /// All records: one a name.
 #[derive(Default)]
 pub(super) struct Clients {

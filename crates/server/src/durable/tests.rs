@@ -11,6 +11,7 @@ use super::*;
 
 mod counting;
 mod hanging;
+mod holding;
 
 const LEASE_MS: u64 = 60_000;
 
@@ -291,6 +292,7 @@ fn records_of(client: &ClientImage, n: u32) -> [RecordChange; 2] {
         principal: client.principal.as_bytes().to_vec(),
         client_id: client.id,
         holds_state: true,
+        holds_caps: false,
         lost_state: false,
         missed_grace: false,
         created: None,

@@ -20,6 +20,7 @@ mod frozen;
 mod full;
 mod listing;
 mod lost;
+mod made_in_grace;
 mod nfs3;
 mod nfs4;
 mod quota;

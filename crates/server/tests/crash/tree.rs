@@ -23,17 +23,17 @@ const fn caps(procedure: CapsProc) -> Procedure {
 }
 
 /// A mount that can be called back: on one connection for as long as the server lives.
-struct Mount {
+pub(crate) struct Mount {
     world: Rc<World>,
     session: SessionId,
     line: Line,
     ticket: Ticket,
     in_grace: bool,
-    root: Vec<u8>,
+    pub(crate) root: Vec<u8>,
 }
 
 impl Mount {
-    fn new(world: &Rc<World>, session: SessionId) -> Self {
+    pub(crate) fn new(world: &Rc<World>, session: SessionId) -> Self {
         let mount = Procedure { program: MOUNT_PROGRAM, version: MOUNT_V3, number: MOUNTPROC3_MNT };
         let results = world.exchange(&world.call(mount, &to_bytes(&DirPath(b"/export"))));
         let MountRes3::Ok(mounted) = from_bytes(&results).unwrap() else { panic!("not mounted") };
@@ -101,7 +101,7 @@ impl Mount {
     }
 
     /// What is held of it then, and how it looks.
-    fn acquire(&mut self, handle: &[u8]) -> (CapSet, ChangeId) {
+    pub(crate) fn acquire(&mut self, handle: &[u8]) -> (CapSet, ChangeId) {
         let items = vec![AcquireItem { handle: Handle(handle), want: CapSet::ALL_X }];
         let args = AcquireArgs { ticket: self.ticket, items };
         let ok: AcquireOk = self.insist(CapsProc::Acquire, &args).unwrap();

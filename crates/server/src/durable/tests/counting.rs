@@ -118,9 +118,9 @@ fn another_id_counts_anew_and_a_record_of_before_these_were_kept_says_nothing() 
     drop(durable);
     let found = next(&lives).1.unwrap();
     assert_eq!((found.id, found.create_seqid), (ClientId(2), Seqid(1)));
-    // As version 1 ended.
+    // As version 1 ended, which had neither the last CREATE_SESSION nor what comes after it.
     let bytes = ClientRecord { created: None, ..record }.to_bytes();
-    lives.store.put(b"client/1/client", &[&[1], &bytes[1..bytes.len() - 4]].concat()).unwrap();
+    lives.store.put(b"client/1/client", &[&[1], &bytes[1..bytes.len() - 8]].concat()).unwrap();
     let found = next(&lives).1.unwrap();
     assert_eq!((found.create_seqid, found.created), (Seqid(0), None));
 }
