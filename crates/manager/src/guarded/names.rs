@@ -103,7 +103,12 @@ impl Guarded {
         let may_make = how.mode != CreateMode::MustExist;
         // A file that must be new is never one that was promised; one that the same request made before is opened, and
         // for opens the state engine decides once more.
-        let may_be_there = matches!(how.mode, CreateMode::Unchecked | CreateMode::MustExist);
+        let may_be_there = match how.mode {
+            CreateMode::Unchecked | CreateMode::MustExist => true,
+            CreateMode::Guarded => false,
+            // Where nothing may be made, what the same request made before is known again all the same.
+            CreateMode::Exclusive(_) => self.manager.awaits_capabilities(),
+        };
         let there = if is_careful && may_be_there { self.find(cx, (dir, name))? } else { None };
         let Some(there) = there.map(|there| there.key()) else {
             return Ok(match (may_make, is_careful) {

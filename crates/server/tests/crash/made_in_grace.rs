@@ -90,3 +90,19 @@ fn a_mount_that_may_have_had_the_directory_alone_is_waited_for_and_nobody_else()
     assert_eq!(newcomer.try_open(b"theirs"), NfsStat4::Grace);
     assert_eq!(holder.reclaim(b"theirs"), NfsStat4::Ok);
 }
+
+#[test]
+fn an_exclusive_create_that_was_answered_is_known_again_whoever_is_waited_for() {
+    let world = world();
+    let stranger = Client::of(&world);
+    let exclusive = |name, verifier| create(&stranger, name, CreateHow3::Exclusive([verifier; 8]));
+    assert_eq!(exclusive("made", 7), NfsStat3::Ok as u32);
+    let client = Nfs4Client::new(&world, "mount", 1);
+    let mut mount = Mount::new(&world, client.session());
+    let root = mount.root.clone();
+    assert_eq!(mount.acquire(&root).0, CapSet::ALL_X);
+    world.kill();
+    assert_eq!(exclusive("made", 7), NfsStat3::Ok as u32);
+    assert_eq!(exclusive("made", 8), NfsStat3::Exist as u32, "another's");
+    assert_eq!(exclusive("new", 7), NfsStat3::Jukebox as u32, "that is to be made first");
+}
