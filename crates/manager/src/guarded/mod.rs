@@ -244,18 +244,11 @@ impl Backend for Guarded {
         what: NewNode<'_>,
         set: &SetAttrs,
     ) -> FsResult<(Node, Change)> {
-        let dir_key = dir.key();
-        let deeds = Deeds::of(&[(dir_key, ADDS)]);
-        self.change_names(
-            cx,
-            [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
-            || {
-                let made = self.inner.make(cx, dir, name, what, set)?;
-                self.tell_added(cx, (dir, name), (&made.1, &made.0.handle), false);
-                Ok(made)
-            },
-        )
+        self.change_name(cx, (dir, name), &[(dir.key(), ADDS)], || {
+            let made = self.inner.make(cx, dir, name, what, set)?;
+            self.tell_added(cx, (dir, name), (&made.1, &made.0.handle), false);
+            Ok(made)
+        })
     }
 
     fn make_nameless(
@@ -288,33 +281,20 @@ impl Backend for Guarded {
         set: &SetAttrs,
     ) -> FsResult<Change> {
         // As of a create: what is made has been promised to nobody.
-        let dir_key = dir.key();
-        let deeds = Deeds::of(&[(dir_key, ADDS)]);
-        self.change_names(
-            cx,
-            [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
-            || {
-                let change = self.inner.place(cx, spare, dir, name, set)?;
-                self.tell_added(cx, (dir, name), (&change, &spare.handle), false);
-                Ok(change)
-            },
-        )
+        self.change_name(cx, (dir, name), &[(dir.key(), ADDS)], || {
+            let change = self.inner.place(cx, spare, dir, name, set)?;
+            self.tell_added(cx, (dir, name), (&change, &spare.handle), false);
+            Ok(change)
+        })
     }
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
-        let dir_key = dir.key();
-        let deeds = Deeds::of(&[(dir_key, ADDS), (object.key(), Deed::ChangeName)]);
-        self.change_names(
-            cx,
-            [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
-            || {
-                let linked = self.inner.link(cx, object, dir, name)?;
-                self.tell_added(cx, (dir, name), (&linked.0, object), false);
-                Ok(linked)
-            },
-        )
+        let deeds = [(dir.key(), ADDS), (object.key(), Deed::ChangeName)];
+        self.change_name(cx, (dir, name), &deeds, || {
+            let linked = self.inner.link(cx, object, dir, name)?;
+            self.tell_added(cx, (dir, name), (&linked.0, object), false);
+            Ok(linked)
+        })
     }
 
     fn rename(

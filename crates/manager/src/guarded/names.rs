@@ -32,6 +32,19 @@ impl Guarded {
         })
     }
 
+    /// The same of one name. What the change does is known but for the name, which may be promised by itself.
+    pub(super) fn change_name<R>(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Handle, Name<'_>),
+        deeds: &[(FileKey, Deed)],
+        change: impl FnMut() -> FsResult<R>,
+    ) -> FsResult<R> {
+        let deeds = Deeds::of(deeds);
+        let all = |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds });
+        self.change_names(cx, [dir.key(); 2], all, change)
+    }
+
     pub(super) fn create_guarded(
         &self,
         cx: &Cx<'_>,
@@ -56,10 +69,7 @@ impl Guarded {
         (dir, name): (&Handle, Name<'_>),
         (set, open): (&SetAttrs, Option<OpenMode>),
     ) -> FsResult<NewFile> {
-        let key = dir.key();
-        let deeds = Deeds::of(&[(key, ADDS)]);
-        let deeds = |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds });
-        self.change_names(cx, [key; 2], deeds, || {
+        self.change_name(cx, (dir, name), &[(dir.key(), ADDS)], || {
             if !self.manager.tells_entries() {
                 return self.inner.make_file(cx, dir, name, (set, open));
             }
@@ -78,10 +88,8 @@ impl Guarded {
         victim: &Handle,
     ) -> FsResult<Option<Removed>> {
         // What lies behind the name is told by the caller, and looked at once, where it is removed.
-        let (dir_key, victim_key) = (dir.key(), victim.key());
-        let deeds = Deeds::of(&[(dir_key, REMOVES), (victim_key, Deed::ChangeName)]);
-        let deeds = |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds });
-        self.change_names(cx, [dir_key; 2], deeds, || {
+        let deeds = [(dir.key(), REMOVES), (victim.key(), Deed::ChangeName)];
+        self.change_name(cx, (dir, name), &deeds, || {
             if !self.manager.tells_entries() {
                 return self.inner.remove_seen(cx, dir, name, kind, victim);
             }
