@@ -239,6 +239,7 @@ impl Machine {
                     d.is_let_go |= d.extents.weights().unsent > 0;
                     d.extents.turn(|_, _| None);
                 });
+                self.lost_name(id);
             } else if self.nodes.get(&id).is_some_and(|n| n.has_surely_no_name()) {
                 self.drop_data_of_nameless(id);
             }

@@ -342,3 +342,32 @@ fn a_file_whose_last_data_has_gone_with_its_name_is_not_opened_any_more() {
     assert!(matches!(begun, Step::Failed(Errno::ESTALE)), "{begun:?}");
     nothing_failed(&mut world);
 }
+
+/// A file that is open at a server which forgets what has no name: it is hidden, and what was written goes with the last open.
+#[test]
+fn what_was_dropped_with_a_hidden_name_is_not_opened_as_it_was_before_that_was_written() {
+    let (mut world, dir) = settled();
+    world.clients[0].machine.settings_mut().preserves_unlinked = false;
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let (entry, opened) = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
+    let write = |world: &mut World, text: &'static [u8]| {
+        let data = Bytes::from_static(text);
+        world.run(0, |m, t, now| m.write(t, opened.fh, 0, &data, now)).unwrap();
+    };
+    write(&mut world, b"old");
+    world.run(0, |m, t, now| m.fsync(t, entry.node, None, now)).unwrap();
+    world.drain();
+    write(&mut world, b"new");
+    world.run(0, |m, t, now| m.unlink(t, dir, b"f", now)).unwrap();
+    let server = |world: &World| world.server.fs.names();
+    assert!(server(&world).contains(".holdfast-"), "{}", server(&world));
+    let now = world.now();
+    world.clients[0].machine.release(opened.fh, now);
+    // Who found it by its name before that went opens it only now. The hidden name is there as long as nobody has asked for its removal.
+    let mut late = caller();
+    let step = world.clients[0].machine.open(&mut late, entry.node, flags, now);
+    assert!(matches!(step, Step::Failed(Errno::ESTALE)), "{step:?}");
+    world.drain();
+    assert!(!server(&world).contains(".holdfast-"), "{}", server(&world));
+    world.check(0);
+}
