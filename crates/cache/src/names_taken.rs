@@ -2,6 +2,8 @@
 //! the server asks nobody back for what he does himself: so of a file that may have got such a name unseen, the number of names is
 //! not known, whatever is held of it. Decides which files these may be.
 
+use std::collections::VecDeque;
+
 use crate::ask::{Generation, Question};
 use crate::dir::Known;
 use crate::ids::{Handle, Name, NodeId};
@@ -22,6 +24,10 @@ struct Taken {
     promised_in: Option<NodeId>,
 }
 
+/// Files of which it is remembered that their number of names was learned: 16 kB. To go through 100,000 files took 20 ms (`tests/suite/speed.rs`), and
+/// is done once for so many answers at most.
+const LEARNED_LINKS_MAX: usize = 1024;
+
 /// All that are, and were.
 #[derive(Debug, Default)]
 pub(crate) struct NamesTaken {
@@ -29,8 +35,10 @@ pub(crate) struct NamesTaken {
     going: Vec<Taken>,
     /// When the last one was of which that was not known all the time.
     gone_at: Generation,
-    /// When a file's number of names last became sure by an answer.
-    learned_at: Generation,
+    /// Files whose number of names became sure by an answer, and when, in that order.
+    learned: VecDeque<(Generation, NodeId)>,
+    /// There may be others, of which it became so up to then.
+    others_learned_at: Generation,
 }
 
 impl Machine {
@@ -78,28 +86,38 @@ impl Machine {
 
     /// The number of a file's names has become sure by an answer.
     pub(crate) fn note_links_sure(&mut self, id: NodeId) {
-        self.names_taken.learned_at = self.generation;
         if let Some(node) = self.nodes.get_mut(&id) {
             node.links_sure_at = self.generation;
         }
+        let taken = &mut self.names_taken;
+        if taken.learned.len() >= LEARNED_LINKS_MAX
+            && let Some((at, _)) = taken.learned.pop_front()
+        {
+            taken.others_learned_at = at;
+        }
+        taken.learned.push_back((self.generation, id));
     }
 
     /// A name is taken that was looked up then, and may have become another file's since: one of which the number of names was learned
-    /// since, for who changes a name asks it back where it is held. All of them are gone through, which is seldom: nothing was learned
-    /// in between, where one goes after the other.
+    /// since, for who changes a name asks it back where it is held. Where it was never looked up (a file is being hidden), that is all that were learned.
     fn doubt_links(&mut self, looked_at: Generation) {
-        let learned_at = self.names_taken.learned_at;
-        if learned_at < looked_at || learned_at == Generation::default() {
-            return;
+        let taken = &mut self.names_taken;
+        let first = taken.learned.partition_point(|(at, _)| *at < looked_at);
+        let mut doubtful: Vec<_> = taken.learned.drain(first..).map(|(_, id)| id).collect();
+        if taken.others_learned_at >= looked_at.max(Generation(1)) {
+            // None of them is left.
+            taken.others_learned_at = Generation(looked_at.0.saturating_sub(1));
+            doubtful = self.nodes.keys().copied().collect();
         }
         let may_have_it = |node: &Node| {
             node.dir.is_none() && node.sure.contains(CapSet::LINK_S) && node.links_sure_at >= looked_at
         };
-        let doubtful: Vec<_> =
-            self.nodes.values().filter(|node| may_have_it(node)).map(|node| node.id).collect();
+        if doubtful.is_empty() {
+            return;
+        }
         let at = self.tick();
         for id in doubtful {
-            if let Some(node) = self.nodes.get_mut(&id) {
+            if let Some(node) = self.nodes.get_mut(&id).filter(|node| may_have_it(node)) {
                 node.doubt(CapSet::LINK_S, at);
             }
         }

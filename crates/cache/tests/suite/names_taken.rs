@@ -111,11 +111,16 @@ fn who_removes_in_one_directory_keeps_nobody_from_removing_in_batches_in_another
     }
 }
 
-/// Another file gets the name after it was looked up and before its removal is asked for, and is seen with it in between.
+/// Another file gets the name after it was looked up and before its removal is asked for, and is seen with it in between: alone, or before
+/// more others than are remembered.
 #[test]
 fn what_has_got_a_name_since_that_was_looked_up_is_not_known_by_what_was_seen_before_it_was_taken() {
-    for replaces in [false, true] {
+    for (replaces, others) in [(false, 0), (true, 0), (false, 1100)] {
         let mut world = World::new(2, true, 1);
+        let others: Vec<_> = (0..others).map(|n| format!("other-{n}")).collect();
+        for name in &others {
+            world.server.fs.make(1, name.as_bytes(), Kind::File, 0o644, 7).unwrap();
+        }
         for c in 0..2 {
             world.clients[c].machine.settings_mut().batches = false;
         }
@@ -142,6 +147,9 @@ fn what_has_got_a_name_since_that_was_looked_up_is_not_known_by_what_was_seen_be
         let seen = looked(&mut world, 0, NodeId::ROOT, b"b");
         assert_eq!(names_of(&mut world, seen), 2);
         make(&mut world, 1, NodeId::ROOT, b"z");
+        for name in &others {
+            looked(&mut world, 0, NodeId::ROOT, name.as_bytes());
+        }
         loop {
             let now = world.now();
             match take(&mut world.clients[0].machine, &mut turn, now) {
@@ -153,7 +161,35 @@ fn what_has_got_a_name_since_that_was_looked_up_is_not_known_by_what_was_seen_be
                 step => panic!("{step:?}"),
             }
         }
-        assert_eq!(names_of(&mut world, seen), 1, "replaces: {replaces}");
+        assert_eq!(names_of(&mut world, seen), 1, "replaces: {replaces}, others: {}", others.len());
         world.check(0);
     }
+}
+
+/// Two processes remove the same name, and the later request is answered first.
+#[test]
+fn takings_of_one_name_that_end_in_the_other_order_leave_nothing_in_doubt() {
+    let mut world = World::new(2, true, 1);
+    for c in 0..2 {
+        world.clients[c].machine.settings_mut().batches = false;
+    }
+    for name in [b"a", b"e"] {
+        make(&mut world, 1, NodeId::ROOT, name);
+    }
+    let (mut first, mut second) = (caller(), caller());
+    let asked = *until_asked(&mut world, &mut first, NodeId::ROOT, b"e");
+    let asked_later = *until_asked(&mut world, &mut second, NodeId::ROOT, b"e");
+    // Nothing is promised of the directory while they are on their way.
+    make(&mut world, 1, NodeId::ROOT, b"z");
+    let file = looked(&mut world, 0, NodeId::ROOT, b"a");
+    answered(&mut world, &mut second, asked_later, (NodeId::ROOT, b"e"));
+    let now = world.now();
+    let gone = world.perform(0, &asked);
+    world.clients[0].machine.absorb(&mut first, asked, gone, now);
+    let step = world.clients[0].machine.unlink(&mut first, NodeId::ROOT, b"e", now);
+    assert!(matches!(step, Step::Failed(Errno::ENOENT)), "{step:?}");
+    assert_eq!(names_of(&mut world, file), 1, "it is asked for once");
+    let asks = world.clients[0].asks;
+    assert_eq!(names_of(&mut world, file), 1);
+    assert_eq!(world.clients[0].asks, asks, "and known then");
 }

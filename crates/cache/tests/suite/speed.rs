@@ -112,3 +112,51 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
         }
     });
 }
+
+/// A file that is known by a question, by the number of which its name is made, with the number of its names.
+fn found(machine: &mut Machine, like: Attrs, n: u32, now: Now) -> NodeId {
+    let (name, mut turn) = (format!("found-{n}"), Turn::new(Caller::new(7, 0)));
+    let step = machine.lookup(&mut turn, NodeId::ROOT, name.as_bytes(), now);
+    let Step::Ask(ask) = step else { panic!("{}", step.map_name()) };
+    let attrs = Attrs { fileid: u64::from(n) + 1000, ..like };
+    let (plain, group_of_directory, listed, hands_on_none) = (true, false, false, false);
+    let grant = Grant { caps: CapSet::ALL_S, seq: 1, plain, group_of_directory, listed, hands_on_none };
+    let object = Object { handle: Handle::new(name.as_bytes()), attrs, grant: Some(grant) };
+    let token = Handle::new(format!("token-{n}").as_bytes());
+    // There is room for fewer names.
+    let promise = (n >= FILES).then_some(Promise { token, seq: 1 });
+    let answer = Answer::Looked { found: Some(object), dir: None, promise };
+    machine.absorb(&mut turn, *ask, Ok(answer), now);
+    match done(machine.lookup(&mut turn, NodeId::ROOT, name.as_bytes(), now)) {
+        Lookup::Found(entry) => entry.node,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A file whose name is known is hidden while it is open, under a name of which nothing is known: all files are gone through.
+#[test]
+#[ignore = "a measurement"]
+fn what_hiding_a_name_costs_beside_many_files() {
+    let mut world = World::new(1, true, 1);
+    let now = world.now();
+    let file = world.server.fs.make(1, b"like", Kind::File, 0o644, 7).unwrap();
+    let like = world.server.attrs(file).unwrap();
+    let machine = &mut world.clients[0].machine;
+    *machine.settings_mut() = Settings { batches: false, preserves_unlinked: false, ..Settings::full() };
+    for n in 0..FILES {
+        found(machine, like, n, now);
+    }
+    let flags = OpenFlags { access: Access { read: true, write: false }, ..OpenFlags::default() };
+    for n in FILES..FILES + 8 {
+        let node = found(machine, like, n, now);
+        done(machine.open(&mut Turn::new(Caller::new(7, 0)), node, flags, now));
+        let name = format!("found-{n}");
+        let begun = Clock::now();
+        let step = machine.unlink(&mut Turn::new(Caller::new(7, 0)), NodeId::ROOT, name.as_bytes(), now);
+        let us = begun.elapsed().as_micros();
+        let Step::Ask(ask) = step else { panic!("{}", step.map_name()) };
+        assert!(matches!(ask.question, Question::Rename { .. }), "{ask:?}");
+        println!("hide: {us} us");
+        machine.absorb(&mut Turn::new(Caller::new(7, 0)), *ask, Err(Errno::EIO), now);
+    }
+}
