@@ -1,6 +1,6 @@
 //! A file system in memory, as applications of several mounts see it: each mount has numbers of its own for what it knows.
 
-mod power;
+pub(super) mod power;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -57,6 +57,20 @@ impl Deed {
     #[must_use]
     pub const fn finds(&self) -> bool {
         matches!(self, Self::Lookup { .. } | Self::Create { .. } | Self::Mkdir { .. } | Self::Link { .. })
+    }
+
+    /// Whether it changes what is there and makes nothing.
+    pub(super) const fn changes(&self) -> bool {
+        matches!(
+            self,
+            Self::Open { truncate: true, .. }
+                | Self::Unlink { .. }
+                | Self::Rmdir { .. }
+                | Self::Rename { .. }
+                | Self::Chmod { .. }
+                | Self::Resize { .. }
+                | Self::Write { .. }
+        )
     }
 
     /// Whether it leaves all as it is, also what a mount knows.

@@ -1,8 +1,9 @@
 //! The search for an order: operations take effect one after the other, each between its beginning and its end, as late as
 //! the next end allows; those that only look as soon as they can, for they change nothing.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::model::power::Changes;
 use super::model::{Deed, Outcome, Tree};
 use super::{DeedId, Moment, Told};
 
@@ -13,6 +14,8 @@ struct Place {
     done: BTreeSet<DeedId>,
     /// Those that have taken effect without an answer, and may once more: their session was lost meanwhile.
     before: BTreeSet<DeedId>,
+    /// What those have changed that were under way when power failed and have not been answered yet.
+    changed: BTreeMap<DeedId, Changes>,
 }
 
 /// Places are few where all is well; more than this, and something grows without bound.
@@ -25,7 +28,12 @@ pub(super) fn explain(
     moments: &[Moment],
     until: Option<u64>,
 ) -> Result<Vec<Tree>, String> {
-    let mut places = vec![Place { tree: first.clone(), done: BTreeSet::new(), before: BTreeSet::new() }];
+    let mut places = vec![Place {
+        tree: first.clone(),
+        done: BTreeSet::new(),
+        before: BTreeSet::new(),
+        changed: BTreeMap::new(),
+    }];
     let mut under_way = BTreeSet::new();
     for moment in moments {
         match *moment {
@@ -65,6 +73,7 @@ fn with(
     while let Some(mut place) = open.pop() {
         if place.done.remove(&id) {
             place.before.remove(&id);
+            place.changed.remove(&id);
             reached.insert(place);
             continue;
         }
@@ -98,6 +107,9 @@ impl Place {
         let mut all: Vec<_> = ways(&told[id]).filter_map(with).collect();
         for place in &mut all {
             place.done.insert(id);
+            if sureness.is_disturbed && deed.changes() {
+                place.changed.insert(id, place.tree.changes_since(&self.tree));
+            }
         }
         let may_be_twice = sureness.may_be_done && !self.before.contains(&id);
         let once_more = may_be_twice.then(|| with(Some(None))).flatten();
@@ -106,6 +118,18 @@ impl Place {
             all.push(place);
         }
         all
+    }
+
+    /// What this has done is lost with the power, if that can be.
+    fn without(&self, id: DeedId, told: &Told) -> Option<Self> {
+        let Told { host, deed, sureness, .. } = told;
+        let mut place = self.clone();
+        place.done.remove(&id);
+        let is_lost = match place.changed.remove(&id) {
+            Some(changes) => place.tree.loses_changes(&changes),
+            None => place.tree.loses((id, *host), deed),
+        };
+        (sureness.is_disturbed && is_lost).then_some(place)
     }
 
     /// Those under way that only look take effect, if they can now.
@@ -136,17 +160,14 @@ fn ways(told: &Told) -> impl Iterator<Item = Option<Option<&Outcome>>> {
     ways.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, outcome)| outcome)
 }
 
-/// Power fails: what was being made, or given one more name, and not answered yet, may be lost though others have seen it, and is made once more.
+/// Power fails: what was under way and not answered yet may be lost though others have seen it, and is done once more.
 fn without_power(mut places: Vec<Place>, told: &[Told]) -> Vec<Place> {
-    let under_way: BTreeSet<_> = places.iter().flat_map(|place| place.done.iter().copied()).collect();
-    for id in under_way.into_iter().filter(|id| told[*id].sureness.is_disturbed) {
-        let lost = |place: &Place| {
-            let mut place = place.clone();
-            let Told { host, deed, .. } = &told[id];
-            (place.done.remove(&id) && place.tree.loses((id, *host), deed)).then_some(place)
-        };
-        let lost: Vec<_> = places.iter().filter_map(lost).collect();
-        places.extend(lost);
+    let mut seen: HashSet<Place> = places.iter().cloned().collect();
+    let mut at = 0;
+    while let Some(place) = places.get(at) {
+        let lost: Vec<_> = place.done.iter().filter_map(|id| place.without(*id, &told[*id])).collect();
+        places.extend(lost.into_iter().filter(|place| seen.insert(place.clone())));
+        at += 1;
     }
     places
 }

@@ -114,6 +114,121 @@ fn a_name_that_was_seen_before_it_was_answered_may_go_with_the_power_and_one_tha
     assert!(linked_and_gone(false, false).explain().is_err());
 }
 
+const ONE: NodeId = NodeId(3);
+
+const WRITTEN: Look = Look { size: 8, ..FILE };
+
+/// Two mounts know a file of one block, and have written it.
+fn one_file() -> Mounts {
+    let mut mounts = two_mounts();
+    let create = Deed::Create { dir: BASE, name: "a".into(), exclusive: false };
+    does(&mut mounts, 0, create, Outcome::Found(ONE, FILE));
+    does(&mut mounts, 0, Deed::Write { node: ONE, block: 0, mark: 1 }, Outcome::Done);
+    does(&mut mounts, 1, look_up(BASE, "a"), Outcome::Found(ONE, WRITTEN));
+    does(&mut mounts, 1, Deed::Write { node: ONE, block: 0, mark: 2 }, Outcome::Done);
+    does(&mut mounts, 0, mkdir("d"), found(4));
+    mounts
+}
+
+/// A change, and a look that tells whether it was made: what that has before it, and after.
+type Seen = (Deed, Deed, [Outcome; 2]);
+
+fn changes() -> [Seen; 7] {
+    let stat = |look| (Deed::Stat { node: ONE }, [Outcome::Looks(WRITTEN), Outcome::Looks(look)]);
+    let data = |mark: u64| Outcome::Data(mark.to_be_bytes().into());
+    let lost_name = |name, before| (look_up(BASE, name), [before, Outcome::Absent]);
+    let (a, b) = ((BASE, "a".into()), (BASE, "b".into()));
+    let file = lost_name("a", Outcome::Found(ONE, WRITTEN));
+    let directory = lost_name("d", found(5));
+    let all = [
+        (Deed::Open { node: ONE, truncate: true }, stat(FILE)),
+        (Deed::Resize { node: ONE, blocks: 3 }, stat(Look { size: 24, ..FILE })),
+        (Deed::Chmod { node: ONE, mode: 0o600 }, stat(Look { mode: 0o600, ..WRITTEN })),
+        (
+            Deed::Write { node: ONE, block: 0, mark: 9 },
+            (Deed::Read { node: ONE, block: 0 }, [data(2), data(9)]),
+        ),
+        (Deed::Unlink { dir: BASE, name: "a".into() }, file.clone()),
+        (Deed::Rename { from: a, to: b }, file),
+        (Deed::Rmdir { dir: BASE, name: "d".into() }, directory),
+    ];
+    all.map(|(deed, (look, outcomes))| (deed, look, outcomes))
+}
+
+/// One changes something, another sees that, and then that it is as before; in the end it is done all the same.
+fn seen_and_undone(
+    (deed, look, [before, after]): Seen,
+    is_answered: bool,
+    between: fn(&mut Mounts),
+) -> Mounts {
+    let mut mounts = one_file();
+    let done = match deed {
+        Deed::Chmod { .. } | Deed::Resize { .. } => after.clone(),
+        _ => Outcome::Done,
+    };
+    let changing = mounts.does(0, 0, deed);
+    does(&mut mounts, 1, look.clone(), after.clone());
+    if is_answered {
+        ends(&mut mounts, changing, done.clone());
+    }
+    between(&mut mounts);
+    does(&mut mounts, 1, look.clone(), before);
+    if !is_answered {
+        mounts.ends(0, changing, (done, Sureness { may_be_done: false, is_disturbed: true }));
+        does(&mut mounts, 1, look, after);
+    }
+    mounts
+}
+
+#[test]
+fn a_change_that_was_seen_before_it_was_answered_may_go_with_the_power_and_one_that_was_answered_may_not() {
+    for seen in changes() {
+        let deed = &seen.0;
+        let undone = |is_answered, between| seen_and_undone(seen.clone(), is_answered, between).explain();
+        assert_eq!(undone(false, Mounts::power_fails).map(drop), Ok(()), "{deed:?}");
+        assert!(undone(true, Mounts::power_fails).is_err(), "{deed:?}: answered");
+        assert!(undone(false, |_| {}).is_err(), "{deed:?}: no power failed");
+    }
+}
+
+#[test]
+fn changes_of_one_file_that_were_not_answered_may_all_go_with_the_power() {
+    let mut mounts = one_file();
+    let cut = mounts.does(0, 0, Deed::Open { node: ONE, truncate: true });
+    does(&mut mounts, 1, Deed::Stat { node: ONE }, Outcome::Looks(FILE));
+    let changed = Outcome::Looks(Look { mode: 0o600, ..FILE });
+    let changing = mounts.does(0, 0, Deed::Chmod { node: ONE, mode: 0o600 });
+    does(&mut mounts, 1, Deed::Stat { node: ONE }, changed.clone());
+    mounts.power_fails();
+    does(&mut mounts, 1, Deed::Stat { node: ONE }, Outcome::Looks(WRITTEN));
+    let sureness = Sureness { may_be_done: false, is_disturbed: true };
+    mounts.ends(0, changing, (changed, sureness));
+    mounts.ends(0, cut, (Outcome::Done, sureness));
+    assert_eq!(mounts.explain().map(drop), Ok(()));
+}
+
+#[test]
+fn what_others_have_changed_or_put_on_the_disk_since_stays() {
+    let [cut, .., renamed, _] = changes();
+    let (deed, look, [_, after]) = cut.clone();
+    let whole = Outcome::Looks(Look { mode: 0o600, ..WRITTEN });
+    let changed = seen_and_undone((deed, look, [whole, after]), false, |mounts| {
+        does(mounts, 1, Deed::Chmod { node: ONE, mode: 0o600 }, Outcome::Looks(Look { mode: 0o600, ..FILE }));
+        mounts.power_fails();
+    });
+    assert!(changed.explain().is_err(), "the same file");
+    let synced = seen_and_undone(cut, false, |mounts| {
+        does(mounts, 1, Deed::Fsync { node: ONE }, Outcome::Done);
+        mounts.power_fails();
+    });
+    assert!(synced.explain().is_err(), "put on the disk");
+    let renamed = seen_and_undone(renamed, false, |mounts| {
+        does(mounts, 1, mkdir("e"), found(6));
+        mounts.power_fails();
+    });
+    assert!(renamed.explain().is_err(), "the same directory");
+}
+
 #[test]
 fn of_those_that_only_look_there_may_be_many_at_once() {
     let mut mounts = two_mounts();

@@ -4,9 +4,32 @@ use std::rc::Rc;
 
 use holdfast_cache::NodeId;
 
-use super::{ANEW, BASE, Deed, Ino, Tree};
+use super::{ANEW, BASE, Deed, Ino, Object, Tree};
+
+/// What an operation has made of objects that were there: how each was before it, and after.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(in crate::oracle::mounts) struct Changes(Vec<(Ino, [Rc<Object>; 2])>);
 
 impl Tree {
+    /// What has become of objects that were there `before`.
+    pub(in crate::oracle::mounts) fn changes_since(&self, before: &Self) -> Changes {
+        let change = |(ino, was): (&Ino, &Rc<Object>)| {
+            let is = &self.objects[ino];
+            (was != is).then(|| (*ino, [Rc::clone(was), Rc::clone(is)]))
+        };
+        Changes(before.objects.iter().filter_map(change).collect())
+    }
+
+    /// Changes are lost, if nothing else has changed the same objects since, nor had them put on the disk: what comes later there
+    /// is not durable before what came first. Whether they are.
+    pub(in crate::oracle::mounts) fn loses_changes(&mut self, Changes(changes): &Changes) -> bool {
+        let is_as_then = changes.iter().all(|(ino, [_, after])| self.objects.get(ino) == Some(after));
+        if is_as_then {
+            self.objects.extend(changes.iter().map(|(ino, [before, _])| (*ino, Rc::clone(before))));
+        }
+        is_as_then
+    }
+
     /// What an operation has made is lost, and what is in it, or the name that it gave. Whether there is any.
     pub(in crate::oracle::mounts) fn loses(&mut self, (id, host): (Ino, usize), deed: &Deed) -> bool {
         if let Deed::Link { node, dir, name } = deed {
