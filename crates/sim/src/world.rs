@@ -25,6 +25,8 @@ mod faults;
 mod handover;
 mod mounts;
 mod network;
+#[cfg(test)]
+mod tests;
 
 /// Names a connection.
 pub type LinkId = u64;
@@ -344,6 +346,8 @@ impl World {
         self.armed.set(None);
         let life = self.life.borrow_mut().take()?;
         self.calls_out.borrow_mut().clear();
+        // However long the machine was to be suspended: what the next one asks of its disk does not wait for that.
+        self.is_pump_due.set(false);
         let image = self.image.borrow_mut().take().unwrap_or_else(|| self.machine.image());
         let sides = self.links.borrow_mut().values_mut().filter_map(|link| link.side.take()).collect();
         if life.bury(&self.machine, sides) {
@@ -446,8 +450,7 @@ impl World {
         self.wake_worker();
         self.carry();
         if !self.is_pump_due.replace(true) {
-            let ms = self.disk_ms();
-            self.later(ms, Self::pump);
+            self.pump_in(self.disk_ms(), self.lives());
         }
     }
 
@@ -460,16 +463,20 @@ impl World {
         }
     }
 
-    fn pump(self: &Rc<Self>) {
-        self.is_pump_due.set(false);
-        if !self.is_up() {
-            return;
-        }
+    /// The disk has done what it was asked for by the life of this number.
+    fn pump_in(&self, ms: u64, number: u64) {
+        self.later(ms, move |world| {
+            if world.lives() == number && world.is_up() {
+                world.pump(number);
+            }
+        });
+    }
+
+    fn pump(&self, number: u64) {
         if !self.is_awake() {
-            self.is_pump_due.set(true);
-            let wait = self.frozen_until.get() - self.now();
-            return self.later(wait, Self::pump);
+            return self.pump_in(self.frozen_until.get() - self.now(), number);
         }
+        self.is_pump_due.set(false);
         let (mut pumped, machine) = (0, Rc::clone(&self.machine));
         self.serve(|life, _| pumped = life.pump(&machine));
         if pumped > 0 && self.is_up() {
