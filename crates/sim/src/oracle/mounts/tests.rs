@@ -229,6 +229,36 @@ fn what_others_have_changed_or_put_on_the_disk_since_stays() {
     assert!(renamed.explain().is_err(), "the same directory");
 }
 
+/// What has taken the name since, and was not answered either, is lost with it; what was answered is not.
+fn taken_and_given_anew(is_making_answered: bool) -> Mounts {
+    let mut mounts = two_mounts();
+    let create = Deed::Create { dir: BASE, name: "a".into(), exclusive: true };
+    does(&mut mounts, 0, create.clone(), Outcome::Found(NodeId(3), FILE));
+    // So that it is told from the other.
+    let chmod = Deed::Chmod { node: NodeId(3), mode: 0o600 };
+    does(&mut mounts, 0, chmod, Outcome::Looks(Look { mode: 0o600, ..FILE }));
+    let making = mounts.does(0, 1, create);
+    let taking = mounts.does(0, 0, Deed::Unlink { dir: BASE, name: "a".into() });
+    does(&mut mounts, 1, look_up(BASE, "a"), Outcome::Found(NodeId(8), FILE));
+    let disturbed = Sureness { may_be_done: false, is_disturbed: true };
+    if is_making_answered {
+        ends(&mut mounts, making, Outcome::Found(NodeId(8), FILE));
+    }
+    mounts.power_fails();
+    does(&mut mounts, 0, look_up(BASE, "a"), Outcome::Found(NodeId(3), Look { mode: 0o600, ..FILE }));
+    mounts.ends(0, taking, (Outcome::Done, disturbed));
+    if !is_making_answered {
+        mounts.ends(0, making, (Outcome::Found(NodeId(9), FILE), disturbed));
+    }
+    mounts
+}
+
+#[test]
+fn a_name_is_back_with_the_power_where_what_has_taken_it_since_is_lost_too() {
+    taken_and_given_anew(false).explain().unwrap();
+    assert!(taken_and_given_anew(true).explain().is_err());
+}
+
 #[test]
 fn of_those_that_only_look_there_may_be_many_at_once() {
     let mut mounts = two_mounts();
