@@ -143,6 +143,10 @@ impl Cache {
 
 /// Whether none but the cache knows it, and the table of dirty files.
 fn is_idle(object: &Arc<Object>) -> bool {
+    // To ask somebody elsewhere each second costs more than it brings.
+    if object.fs.nature.kind.may_be_remote() {
+        return false;
+    }
     let known = 1 + usize::from(object.is_dirty.load(Ordering::SeqCst));
     Arc::strong_count(object) <= known && object.opens.load(Ordering::SeqCst) == 0
 }

@@ -298,8 +298,12 @@ impl Machine {
         } else {
             let dirty = |n: &&mut Box<crate::node::Node>| n.data.extents.has_dirty();
             let queued = self.nodes.get_mut(&id).filter(dirty);
-            if queued.is_some_and(|n| !std::mem::replace(&mut n.data.in_bulk, true)) {
-                self.flush.bulk.push_back(id);
+            if let Some(node) = queued {
+                // What was to go with it goes now, for others wait for that.
+                node.data.keeps_back = false;
+                if !std::mem::replace(&mut node.data.in_bulk, true) {
+                    self.flush.bulk.push_back(id);
+                }
             }
             Vec::new()
         };

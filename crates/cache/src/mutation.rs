@@ -191,8 +191,10 @@ pub struct WriteOut {
     pub data: Bytes,
     /// It may have been written under a lock: where one of the file's was lost, it is not to be done.
     pub is_bound: bool,
-    /// It is to be on disk before the answer, and not kept in the server's memory.
+    /// Its data is to be on disk before the answer.
     pub to_disk: bool,
+    /// And not kept in the server's memory (`O_DIRECT`, end to end).
+    pub past_memory: bool,
 }
 
 /// A COMMIT to be sent.

@@ -193,6 +193,8 @@ pub(crate) struct FileData {
     pub(crate) needs_open: bool,
     /// Of this much, not sent yet, somebody waits until it is on the server's disk (`O_DIRECT`, end to end): it goes by WRITE.
     pub(crate) to_disk: Option<(u64, u64)>,
+    /// Just this, not sent yet, is to be on the server's disk when it is answered, as somebody waits for no more than that.
+    pub(crate) forced: Option<(u64, u64)>,
     /// It is in the queue of files that grow old.
     pub(crate) is_aging: bool,
     /// Nobody wants its data to go yet: what is not [large](LARGE_EXTENT_BYTES) waits for what may be written beside it. Only while it
@@ -206,7 +208,7 @@ pub(crate) struct FileData {
     pub(crate) is_let_go: bool,
     /// The server's modification time is not what was shown.
     pub(crate) mtime_owed: bool,
-    /// The last mutations about the file do nothing but pay that: those behind the first serial, through the second.
+    /// The last mutations about the file do nothing but pay that, as they were queued: those behind the first serial, through the second.
     pub(crate) mtime_paid: Option<(u64, u64)>,
     /// The modification time that somebody last set, who is told if the server will not have it.
     pub(crate) mtime_set: Option<Timestamp>,

@@ -282,13 +282,26 @@ impl Machine {
         let open = self.token_by(id, &caller);
         // What was written while the server was away is compared before it goes out.
         let is_bound = self.journal.is_none();
-        let to_disk = self.is_for_disk(id, (piece.offset, piece.end()));
+        let place = (piece.offset, piece.end());
+        let past_memory = self.is_for_disk(id, place);
+        let forced = self.nodes.get_mut(&id).and_then(|node| node.data.forced.take());
+        let to_disk = past_memory || (forced == Some(place) && self.may_be_stable(id));
         let (offset, data) = (piece.offset, piece.data);
-        let out = WriteOut { id: write, object: handle, open, caller, offset, data, is_bound, to_disk };
-        (Some(out), more)
+        let to = WriteOut {
+            id: write,
+            object: handle,
+            open,
+            caller,
+            offset,
+            data,
+            is_bound,
+            to_disk,
+            past_memory,
+        };
+        (Some(to), more)
     }
 
-    /// Whether data is to be on disk before its WRITE is answered.
+    /// Whether data goes past memory, and so is to be on disk before its WRITE is answered.
     fn is_for_disk(&self, id: NodeId, (start, end): (u64, u64)) -> bool {
         let wanted = self.nodes.get(&id).and_then(|node| node.data.to_disk);
         wanted.is_some_and(|(from, to)| start < to && from < end) && self.may_be_stable(id)
@@ -334,6 +347,10 @@ impl Machine {
                     let new = (!stable).then_some(Progress::Unstable { verifier, since });
                     data.extents.turn_within((start, end), |p, _| if p == sent { new } else { Some(p) });
                 });
+                // What paid for the time meanwhile did so before it.
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    node.data.mtime_owed |= node.held.contains(CapSet::FILE_X) || node.recall.is_some();
+                }
                 if !stable {
                     self.compare_verifiers(id, verifier, now);
                     self.commit_later(id, now.mono.after_ms(UNSYNCED_AGE_MS));

@@ -119,8 +119,12 @@ impl Machine {
     /// server's disk, and what comes next takes nothing. Times and size are left to the server: they would have the file's data asked
     /// for, of which a server has fewer to promise.
     fn rights_for_itself(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Outcome<()> {
-        let times = changes.atime.is_some() || changes.mtime.is_some();
-        if !self.settings.batches || changes.size.is_some() || times || self.may_change_by(id, changes)? {
+        let more = changes.atime.is_some() || changes.mtime.is_some() || changes.size.is_some();
+        let node = self.node(id)?;
+        let is_for_server =
+            node.listed && changes.mode.is_some() || node.hidden.is_some() || !self.will_be_there(node);
+        let may_help = self.settings.batches && !more && !is_for_server && !turn.acquired;
+        if !may_help || self.may_change_by(id, changes)? {
             return Ok(());
         }
         let Some(want) = self.want_alone(turn, id, now)? else { return Ok(()) };
@@ -306,6 +310,8 @@ impl Machine {
                 Op::SetAttr { changes: earlier, .. } if earlier.size.is_none() => {
                     earlier.merge(changes);
                     self.stats.mutations_merged += 1;
+                    // It may have been there to pay for a time alone.
+                    self.with_data(id, |data| data.mtime_paid = None);
                     return;
                 }
                 _ => {}

@@ -62,16 +62,17 @@ impl Machine {
         self.tell_losses(id, fh)
     }
 
-    /// One short run of bytes goes by a WRITE that is answered when it is on the disk, in place of one and a COMMIT.
+    /// One short run of bytes goes by a WRITE that is answered when it is on the disk, in place of one and a COMMIT. Not without batches,
+    /// which bring the times there.
     fn go_to_disk_at_once(&mut self, id: NodeId) -> Outcome<()> {
         let node = self.node(id)?;
         let goes_with_the_stream =
             self.settings.batches && is_small(&node.data) && node.attrs.size <= SMALL_FILE_BYTES;
         // Where there is a journal all that is written is compared first.
-        let may_go = self.journal.is_none() && !goes_with_the_stream;
-        if let Some(run) = node.data.one_run().filter(|_| may_go) {
-            self.keep_for_disk(id, run);
-        }
+        let may_go = self.settings.batches && self.journal.is_none() && !goes_with_the_stream;
+        let most = u64::from(self.settings.io_bytes);
+        let run = node.data.one_run().filter(|(from, to)| may_go && to - from <= most);
+        self.node_mut(id)?.data.forced = run;
         Ok(())
     }
 

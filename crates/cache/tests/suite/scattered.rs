@@ -129,3 +129,29 @@ fn a_file_of_very_many_pieces_is_sent_before_there_are_more() {
     assert!(matches!(machine.write(&mut turn, fh, place, &byte, now), Step::Done(1)));
     world.run(0, |m, t, now| m.fsync(t, file, Some(fh), now)).unwrap();
 }
+
+#[test]
+fn who_replaces_a_file_by_one_that_is_still_written_holds_nobody_up() {
+    let (mut world, _, old) = opened();
+    let now = world.now();
+    world.clients[0].machine.release(old, now);
+    world.drain();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"new", 0o644, flags, now)).unwrap();
+    let fh = made.1.fh;
+    write(&mut world, fh, 0);
+    world
+        .run(0, |m, t, now| {
+            m.rename(t, (NodeId::ROOT, b"new"), (NodeId::ROOT, b"f"), RenameMode::Replace, now)
+        })
+        .unwrap();
+    // So much that it does not go with its making any more, and each piece apart.
+    (0..100).for_each(|page| write(&mut world, fh, 2 * page));
+    let ms = world.ms;
+    world.run(0, |m, t, now| m.fsync(t, NodeId::ROOT, None, now)).unwrap();
+    assert!(
+        world.ms - ms < UNSYNCED_AGE_MS,
+        "who waits for the directory does not wait until the data is old"
+    );
+    world.check(0);
+}

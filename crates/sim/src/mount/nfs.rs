@@ -257,7 +257,8 @@ impl Mount {
     }
 
     pub(super) async fn write_out(&self, out: &WriteOut) -> Result<Written, Errno> {
-        self.write((&out.object, out.open), (out.offset, &out.data), StableHow4::Unstable).await
+        let how = if out.to_disk { StableHow4::DataSync } else { StableHow4::Unstable };
+        self.write((&out.object, out.open), (out.offset, &out.data), how).await
     }
 
     pub(super) async fn commit(&self, object: &Handle) -> Result<u64, Errno> {

@@ -139,7 +139,7 @@ impl Inner {
         if let Some(neighbour) = self.neighbour().filter(|_| !is_void) {
             let asker = Asker { inner: self, cancel };
             let place = (&write.object, &write.caller);
-            let what = (write.offset, &*write.data, write.to_disk);
+            let what = (write.offset, &*write.data, (write.to_disk, write.past_memory));
             if let Some(Put { is_stable: stable }) = neighbour.write(&asker, place, what) {
                 let count = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
                 return Ok(WriteDone { count, stable, verifier: self.verifier.lock().in_force() });

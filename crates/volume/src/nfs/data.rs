@@ -50,7 +50,7 @@ fn io<'a>(file: &'a holdfast_client::Handle, open: Option<&'a OpenFile>) -> Io<'
     Io { file, open, owner: Whose::Unknown }
 }
 
-/// What is to be on disk is its data; the times go there by themselves.
+/// What is to be on disk is its data; the times go there by themselves, or with a batch.
 const fn how_stable(to_disk: bool) -> StableHow4 {
     if to_disk { StableHow4::DataSync } else { StableHow4::Unstable }
 }
@@ -60,14 +60,14 @@ struct Own<'a> {
     client: &'a Client,
     cx: Cx<'a>,
     io: Io<'a>,
-    /// It is not to keep in memory what is read.
-    from_disk: bool,
+    /// It is not to keep in memory what is read or written.
+    past_memory: bool,
 }
 
 impl DataServer for Own<'_> {
     fn read(&self, offset: u64, length: u32) -> Result<(Bytes, bool), Error> {
         let length = length.min(self.client.limits().max_read);
-        let read = if self.from_disk {
+        let read = if self.past_memory {
             self.client.read_from_disk(self.cx, self.io, offset, length)?
         } else {
             self.client.read(self.cx, self.io, offset, length)?
@@ -76,10 +76,10 @@ impl DataServer for Own<'_> {
     }
 
     fn write(&self, offset: u64, data: Bytes, how: StableHow4) -> Result<Put, Error> {
-        let written = if how == StableHow4::Unstable {
-            self.client.write(self.cx, self.io, offset, data, how)?
-        } else {
+        let written = if self.past_memory {
             self.client.write_to_disk(self.cx, self.io, offset, data)?
+        } else {
+            self.client.write(self.cx, self.io, offset, data, how)?
         };
         Ok(Put {
             count: written.count,
@@ -117,7 +117,7 @@ impl NfsServer {
 
     /// Who holds the file's data. A layout will name others.
     fn copies<'a>(&'a self, io: Io<'a>, cx: Cx<'a>) -> [Own<'a>; 1] {
-        [Own { client: &self.client, cx, io, from_disk: false }]
+        [Own { client: &self.client, cx, io, past_memory: false }]
     }
 
     pub(super) fn read(
@@ -128,7 +128,8 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let (file, open) = (wire(object), self.opens.get(open));
-        let copies = self.copies(io(&file, open.as_ref()), cx).map(|own| Own { from_disk, ..own });
+        let copies =
+            self.copies(io(&file, open.as_ref()), cx).map(|own| Own { past_memory: from_disk, ..own });
         let placement = Placement::new(&copies, 0);
         let (data, eof) = read_all(length, |done, left| placement.read(offset + done, left))?;
         Ok(Answer::Read { data, eof })
@@ -141,7 +142,7 @@ impl NfsServer {
         stable: bool,
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
-        let (done, attrs) = self.write_all(place, data, (how_stable(stable), Whose::Unknown), cx)?;
+        let (done, attrs) = self.write_all(place, data, (how_stable(stable), stable, Whose::Unknown), cx)?;
         Ok(Answer::Written { count: done.count, stable: done.stable, verifier: done.verifier, attrs })
     }
 
@@ -154,7 +155,7 @@ impl NfsServer {
     ) -> Result<Answer, Error> {
         let offset = attrs_of(&self.client.getattr(cx, &wire(object), WANTED)?)?.size;
         let (done, attrs) =
-            self.write_all((object, open, offset), data, (StableHow4::Unstable, Whose::Unknown), cx)?;
+            self.write_all((object, open, offset), data, (StableHow4::Unstable, false, Whose::Unknown), cx)?;
         let WriteDone { count, stable, verifier } = done;
         Ok(Answer::Appended { offset, count, stable, verifier, attrs })
     }
@@ -163,7 +164,7 @@ impl NfsServer {
         let place = (&write.object, write.open, write.offset);
         let owner = if write.is_bound { Whose::Unknown } else { Whose::Nobodys };
         let how = how_stable(write.to_disk);
-        self.write_all(place, &write.data, (how, owner), cx).map(|(done, _)| done)
+        self.write_all(place, &write.data, (how, write.past_memory, owner), cx).map(|(done, _)| done)
     }
 
     /// Writes until all is written. A server that has lost its memory meanwhile, as its verifier says, is given all of
@@ -172,11 +173,12 @@ impl NfsServer {
         &self,
         (object, open, offset): Place<'_>,
         data: &Bytes,
-        (how, owner): (StableHow4, Whose<'_>),
+        (how, past_memory, owner): (StableHow4, bool, Whose<'_>),
         cx: Cx<'_>,
     ) -> Result<(WriteDone, Option<Attrs>), Error> {
         let (file, open) = (wire(object), self.opens.get(open));
         let copies = self.copies(Io { owner, ..io(&file, open.as_ref()) }, cx);
+        let copies = copies.map(|own| Own { past_memory, ..own });
         let placement = Placement::new(&copies, 0);
         let most = self.client.limits().max_write.max(1) as usize;
         let mut whole = WriteDone { count: 0, stable: true, verifier: 0 };

@@ -177,7 +177,7 @@ impl Neighbour {
         &self,
         lender: &dyn Lender,
         (object, caller): (&Handle, &Caller),
-        (offset, data, to_disk): (u64, &[u8], bool),
+        (offset, data, (to_disk, past_memory)): (u64, &[u8], (bool, bool)),
     ) -> Option<Put> {
         let lent = self.lent(lender, (object, caller), true)?;
         let failures = lent.failures();
@@ -195,7 +195,7 @@ impl Neighbour {
         }
         // What could not be put there is told by the commit to come.
         let is_stable = to_disk && !lent.is_owing() && lent.failures() == failures;
-        if is_stable {
+        if is_stable && past_memory {
             drop_from_memory(&lent.descriptor, offset, data.len() as u64);
         }
         Some(Put { is_stable })
