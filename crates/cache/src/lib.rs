@@ -14,6 +14,7 @@ mod batch;
 mod caps;
 mod clean;
 mod coherence;
+mod commits;
 mod counted;
 mod delegated;
 mod dir;

@@ -13,10 +13,9 @@ fn opened() -> (World, NodeId, Fh) {
     let mut world = World::new(1, true, 1);
     world.clients[0].machine.settings_mut().io_bytes = 1 << 20;
     world.have_root_alone();
-    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
-    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    let (file, fh) = world.made_and_open(b"f");
     world.drain();
-    (world, made.0.node, made.1.fh)
+    (world, file, fh)
 }
 
 fn write(world: &mut World, fh: Fh, page: u64) {
@@ -136,9 +135,7 @@ fn who_replaces_a_file_by_one_that_is_still_written_holds_nobody_up() {
     let now = world.now();
     world.clients[0].machine.release(old, now);
     world.drain();
-    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
-    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"new", 0o644, flags, now)).unwrap();
-    let fh = made.1.fh;
+    let (_, fh) = world.made_and_open(b"new");
     write(&mut world, fh, 0);
     world
         .run(0, |m, t, now| {

@@ -56,9 +56,7 @@ fn large() -> (World, NodeId, Fh) {
     let mut world = World::new(1, true, 1);
     world.clients[0].machine.settings_mut().io_bytes = 1 << 20;
     world.have_root_alone();
-    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
-    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
-    let (file, fh) = (made.0.node, made.1.fh);
+    let (file, fh) = world.made_and_open(b"f");
     world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from(vec![7; LARGE]), now)).unwrap();
     world.drain();
     (world, file, fh)

@@ -530,6 +530,13 @@ impl World {
         self.drain();
     }
 
+    /// A file that the first mount has made, and has open to be read and written.
+    pub fn made_and_open(&mut self, name: &[u8]) -> (NodeId, Fh) {
+        let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+        let made = self.run(0, |m, t, now| m.create(t, NodeId::ROOT, name, 0o644, flags, now)).unwrap();
+        (made.0.node, made.1.fh)
+    }
+
     /// Everything reaches the server.
     pub fn drain(&mut self) {
         for c in 0..self.clients.len() {
