@@ -316,7 +316,7 @@ impl Machine {
             let number = file.kept.map(|(_, number)| number);
             if let Some(node) = self.nodes.get_mut(&id).filter(|n| n.data.clean == number) {
                 node.data.clean = None;
-                self.clean.remove(id);
+                self.clean.forget(id);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Small files whole, as the server has them: what was written here and has gone out, and what was read. While a promise
 //! covers a file it is read from here without a question. The kernel keeps pages too, but not the last one of a file that
-//! was written through it.
+//! was written through it. What goes to make room it is handed, as far as it has not read it (`victims.rs`).
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use holdfast_base::limits::{CLEAN_BYTES_MAX, SMALL_FILE_BYTES};
+use holdfast_base::limits::SMALL_FILE_BYTES;
 use rustc_hash::FxHashMap;
 
 use crate::ask::Generation;
@@ -13,48 +13,85 @@ use crate::extent::Piece;
 use crate::ids::{Handle, NodeId};
 use crate::machine::Machine;
 use crate::node::Node;
+use crate::tell::Whole;
 use holdfast_base::CapSet;
 
 /// What a file weighs beside its bytes.
-const OVERHEAD: usize = 200;
+pub(crate) const OVERHEAD: usize = 200;
+
+/// Where what is kept of a file comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was written here. The kernel may not have all of it.
+    Written,
+    /// It was read.
+    Read,
+}
+
+#[derive(Debug)]
+struct File {
+    number: u64,
+    data: Bytes,
+    origin: Origin,
+}
 
 /// Files kept, the oldest of which goes first when there are too many.
 #[derive(Debug, Default)]
 pub(crate) struct Clean {
-    files: FxHashMap<NodeId, (u64, Bytes)>,
+    files: FxHashMap<NodeId, File>,
     order: VecDeque<(u64, NodeId)>,
     weight: usize,
     last: u64,
 }
 
 impl Clean {
-    fn put(&mut self, id: NodeId, data: Bytes) -> u64 {
+    fn put(&mut self, id: NodeId, data: Bytes, origin: Origin) -> u64 {
         self.remove(id);
         self.last += 1;
         self.weight += data.len() + OVERHEAD;
-        self.files.insert(id, (self.last, data));
+        self.files.insert(id, File { number: self.last, data, origin });
         self.order.push_back((self.last, id));
-        while self.weight > CLEAN_BYTES_MAX {
+        self.last
+    }
+
+    /// What has to go for no more than this to be kept; of it what the kernel has not read.
+    fn make_room(&mut self, most: usize) -> Vec<(NodeId, Whole)> {
+        let mut victims = Vec::new();
+        while self.weight > most {
             let Some((number, id)) = self.order.pop_front() else { break };
-            if self.files.get(&id).is_some_and(|(n, _)| *n == number) {
-                self.remove(id);
+            if self.files.get(&id).is_none_or(|file| file.number != number) {
+                continue;
+            }
+            if let Some(File { number, data, origin: Origin::Written }) = self.remove(id) {
+                victims.push((id, Whole { number, data }));
             }
         }
         if self.order.len() > 2 * self.files.len() + 1024 {
             let files = &self.files;
-            self.order.retain(|(number, id)| files.get(id).is_some_and(|(n, _)| n == number));
+            self.order.retain(|(number, id)| files.get(id).is_some_and(|file| file.number == *number));
         }
-        self.last
+        victims
     }
 
-    pub(crate) fn remove(&mut self, id: NodeId) {
-        if let Some((_, data)) = self.files.remove(&id) {
-            self.weight -= data.len() + OVERHEAD;
-        }
+    pub(crate) fn forget(&mut self, id: NodeId) {
+        self.remove(id);
+    }
+
+    fn remove(&mut self, id: NodeId) -> Option<File> {
+        let file = self.files.remove(&id)?;
+        self.weight -= file.data.len() + OVERHEAD;
+        Some(file)
     }
 
     fn get(&self, id: NodeId, number: u64) -> Option<&Bytes> {
-        self.files.get(&id).filter(|(n, _)| *n == number).map(|(_, data)| data)
+        self.files.get(&id).filter(|file| file.number == number).map(|file| &file.data)
+    }
+
+    /// The kernel has read of a file, and keeps what it has read: with the pages that it kept before all there is, as a rule.
+    pub(crate) fn was_read(&mut self, id: NodeId) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.origin = Origin::Read;
+        }
     }
 }
 
@@ -111,7 +148,7 @@ impl Machine {
         } else {
             carried.iter().flat_map(|p| p.data.iter().copied()).collect()
         };
-        self.keep_clean(id, whole);
+        self.keep_clean(id, whole, Origin::Written);
     }
 
     /// Keeps what was read of a file, whole or in blocks, if it was covered from the question to the answer.
@@ -120,17 +157,23 @@ impl Machine {
         let Some(node) = self.nodes.get(&id).filter(|node| node.has_brought(at)) else { return };
         if offset == 0 && node.may_keep(data.len(), self.settings.whole_bytes_max) {
             // Out of the reply, which may be larger.
-            self.keep_clean(id, Bytes::copy_from_slice(data));
+            self.keep_clean(id, Bytes::copy_from_slice(data), Origin::Read);
         } else {
             self.keep_blocks_read(id, offset, data);
         }
     }
 
-    pub(crate) fn keep_clean(&mut self, id: NodeId, data: Bytes) {
-        let number = self.clean.put(id, data);
+    pub(crate) fn keep_clean(&mut self, id: NodeId, data: Bytes, origin: Origin) {
+        let number = self.clean.put(id, data, origin);
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.clean = Some(number);
         }
+        self.make_room();
+    }
+
+    fn make_room(&mut self) {
+        let victims = self.clean.make_room(self.settings.clean_bytes_max);
+        self.hand_over(victims);
     }
 
     /// All of a small file, if it is known here, whether the server has it or not.
@@ -155,10 +198,11 @@ impl Machine {
             return;
         }
         whole.extend_from_slice(data);
-        let number = self.clean.put(id, whole.into());
+        let number = self.clean.put(id, whole.into(), Origin::Written);
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.grown = Some(number);
         }
+        self.make_room();
     }
 
     /// All of a file as it is to be shown, if it is kept.
@@ -185,15 +229,20 @@ mod tests {
     fn the_oldest_go_when_there_is_too_much_and_the_sum_stays_right() {
         let mut clean = Clean::default();
         let piece = Bytes::from(vec![0; 1 << 20]);
-        let numbers: Vec<u64> = (0..100).map(|i| clean.put(NodeId(i), piece.clone())).collect();
-        assert!(clean.weight <= CLEAN_BYTES_MAX);
+        let put = |clean: &mut Clean, i, data: Bytes| {
+            let number = clean.put(NodeId(i), data, Origin::Read);
+            assert!(clean.make_room(64 << 20).is_empty(), "the kernel has it");
+            number
+        };
+        let numbers: Vec<u64> = (0..100).map(|i| put(&mut clean, i, piece.clone())).collect();
+        assert!(clean.weight <= 64 << 20);
         assert!(clean.get(NodeId(0), numbers[0]).is_none(), "the oldest");
         assert!(clean.get(NodeId(99), numbers[99]).is_some());
         for _ in 0..10_000 {
-            clean.put(NodeId(99), Bytes::from_static(b"x"));
+            put(&mut clean, 99, Bytes::from_static(b"x"));
         }
         assert!(clean.order.len() < 2_000, "what was replaced is not remembered for ever");
-        let weight: usize = clean.files.values().map(|(_, data)| data.len() + OVERHEAD).sum();
+        let weight: usize = clean.files.values().map(|file| file.data.len() + OVERHEAD).sum();
         assert_eq!(weight, clean.weight);
     }
 }

@@ -46,6 +46,7 @@ mod rewrites;
 mod step;
 mod tell;
 mod trim;
+mod victims;
 mod writes;
 
 pub use acting::Acting;
@@ -71,5 +72,5 @@ pub use ops::{
 pub use persist::{Change, Conflict, Doubt, FoundBlock, RestoreError, Within, resolved};
 pub use pool::{PoolOut, Spare};
 pub use step::{ReadInto, Step, Turn, Wait, WriteTo};
-pub use tell::{Forget, Hits, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats};
+pub use tell::{Forget, Hits, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats, Whole};
 pub use writes::Written;

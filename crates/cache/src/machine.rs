@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{
-    AHEAD_AFTER, CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, KEPT_BLOCK_BYTES, POOL_AFTER, POOL_FILES_MAX,
-    REACQUIRE_PAUSE_MS, SMALL_FILE_BYTES,
+    AHEAD_AFTER, CAPS_BATCH_OPS_MAX, CLEAN_BYTES_MAX, IO_BYTES_MAX, KEPT_BLOCK_BYTES, POOL_AFTER,
+    POOL_FILES_MAX, REACQUIRE_PAUSE_MS, SMALL_FILE_BYTES,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -59,6 +59,8 @@ pub struct Settings {
     pub pooled_after: u32,
     /// Small files of a directory that are asked for before others are read ahead.
     pub ahead_after: u32,
+    /// Bytes of small files that are kept after they were sent or read.
+    pub clean_bytes_max: usize,
     /// Bytes of a file that is kept whole, at most.
     pub whole_bytes_max: u64,
     /// Bytes of a block of larger ones that is kept on disk.
@@ -84,6 +86,7 @@ impl Default for Settings {
             pooled_max: 0,
             pooled_after: POOL_AFTER,
             ahead_after: AHEAD_AFTER,
+            clean_bytes_max: CLEAN_BYTES_MAX,
             whole_bytes_max: SMALL_FILE_BYTES,
             block_bytes: KEPT_BLOCK_BYTES,
         }
@@ -157,6 +160,7 @@ pub struct Machine {
     pub(crate) opens_under_way: usize,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
     pub(crate) clean: crate::clean::Clean,
+    pub(crate) victims: crate::victims::Victims,
     /// What of files' contents is on this host's disk; only of mounts that work without the server.
     pub(crate) disk: Option<Box<crate::disk::Disk>>,
     pub(crate) ahead: crate::ahead::Ahead,
@@ -221,6 +225,7 @@ impl Machine {
             opens_under_way: 0,
             removals: Vec::new(),
             clean: crate::clean::Clean::default(),
+            victims: crate::victims::Victims::default(),
             disk: None,
             ahead: crate::ahead::Ahead::default(),
             stream: Stream::default(),
@@ -437,6 +442,7 @@ impl Machine {
     /// The kernel has forgotten everything up to this number.
     pub fn invalidated(&mut self, number: u64) {
         self.invalidated = self.invalidated.max(number);
+        self.victims.told(number);
         self.progress += 1;
     }
 

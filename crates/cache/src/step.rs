@@ -53,13 +53,15 @@ pub enum Wait {
     Room,
     /// The kernel is to have forgotten.
     Forgotten,
+    /// It is to have been given a file's data.
+    Stored,
     /// What is being given back is to be with the server.
     Released,
     /// A file that is being read ahead is to be here.
     Ahead,
 }
 
-/// A file that the server has opened, made or as it was.
+/// A file that the server has opened, made or as it was, and nobody else knows to be open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) node: crate::ids::NodeId,
@@ -107,7 +109,8 @@ pub struct Turn {
     pub(crate) removes_last: bool,
     /// The file being opened was emptied, or is being.
     pub(crate) emptied: bool,
-    /// What was to be made is open, and has still to be emptied, or its attributes to be asked for.
+    /// What was to be made or opened is open, and has still to be emptied, its attributes to be asked for, or its data to be taken
+    /// by the kernel.
     pub(crate) found: Option<Found>,
     /// The name under which a file is being hidden.
     pub(crate) hiding: Option<crate::ids::Name>,

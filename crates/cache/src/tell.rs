@@ -1,12 +1,16 @@
 //! What others are told: the kernel (invalidations), the server (releases), people (statistics, reports).
 
+use std::fmt;
+
+use bytes::Bytes;
+
 use crate::attrs::Attrs;
 use crate::caps::Grant;
 use crate::errno::Errno;
 use crate::ids::{Handle, Name, NodeId};
 use holdfast_base::CapSet;
 
-/// What the kernel has to forget. Sent by a thread that serves no requests; then
+/// What the kernel has to forget, or may keep. Sent by a thread that serves no requests; then
 /// [`invalidated`](crate::Machine::invalidated) is called with the number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalidation {
@@ -30,6 +34,25 @@ pub enum Forget {
     /// A directory's listing, and what of one is on its way to a reader: those who read it now have all they were given when
     /// this is done (`inval_entry` of whatever name, which waits for them; then `inval_inode` with offset 0).
     Listing(NodeId),
+    /// Nothing: it is given a file's data, to keep for as long as it has room. To be left out unless
+    /// [`begin_store`](crate::Machine::begin_store) says yes when it is about to be done; then
+    /// [`stored`](crate::Machine::stored) is called.
+    Store(NodeId, Whole),
+}
+
+/// All of a file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Whole {
+    /// Under which it was kept here.
+    pub number: u64,
+    /// What the file holds.
+    pub data: Bytes,
+}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, number {}", self.data.len(), self.number)
+    }
 }
 
 /// Capabilities given back: `keep` is what remains.
@@ -131,6 +154,8 @@ pub struct Stats {
     pub recalls: u64,
     pub releases: u64,
     pub invalidations: u64,
+    /// Files of which the kernel took the data, as there was no room for it here any more.
+    pub stores: u64,
     /// Blocks kept on this host's disk now.
     pub blocks: u64,
     /// Objects known now.

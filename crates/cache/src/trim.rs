@@ -100,7 +100,7 @@ impl Machine {
 
     fn forget_node(&mut self, id: NodeId) {
         let Some(node) = self.nodes.remove(&id) else { return };
-        self.clean.remove(id);
+        self.clean.forget(id);
         self.leases.forget_dir(id);
         self.drop_pools(id);
         let at = self.tick();

@@ -8,8 +8,8 @@ use std::rc::{Rc, Weak};
 
 use holdfast_base::{Instant, Timestamp};
 use holdfast_cache::{
-    Caller, CapSet, Errno, Handle, Invalidation, Machine, NodeId, Now, Object, Pending, Settings, Step, Turn,
-    invariant,
+    Caller, CapSet, Errno, Forget, Handle, Invalidation, Machine, NodeId, Now, Object, Pending, Settings,
+    Step, Turn, invariant,
 };
 use holdfast_volume::sheets::Ledger;
 
@@ -257,10 +257,15 @@ impl Mount {
 
     /// The kernel forgets, one thing after the other.
     fn invalidate(&self) {
-        let next = self.invalidations.borrow().front().map(|next| next.number);
-        let Some(number) = next.filter(|_| !self.is_invalidating.replace(true)) else { return };
+        let next = self.invalidations.borrow().front().cloned();
+        let Some(Invalidation { number, what }) = next.filter(|_| !self.is_invalidating.replace(true)) else {
+            return;
+        };
         let this = Weak::clone(&self.this);
-        self.touch(|machine, _| machine.forgetting(number));
+        let is_stored = self.touch(|machine, _| {
+            machine.forgetting(number);
+            matches!(&what, Forget::Store(id, whole) if machine.begin_store(*id, whole))
+        });
         let ms = {
             let mut rng = self.rng.borrow_mut();
             if rng.percent(80) { 0 } else { rng.below(30) }
@@ -269,7 +274,12 @@ impl Mount {
             let Some(mount) = this.upgrade() else { return };
             mount.invalidations.borrow_mut().pop_front();
             mount.is_invalidating.set(false);
-            mount.touched(|machine, _| machine.invalidated(number));
+            mount.touched(|machine, _| {
+                if is_stored == Some(true) {
+                    machine.stored(true);
+                }
+                machine.invalidated(number);
+            });
         });
     }
 
@@ -310,6 +320,7 @@ impl Mount {
             ("batches again", stats.batches_resent),
             ("recalls", stats.recalls),
             ("put off", stats.mutations_queued),
+            ("stored", stats.stores),
         ])
     }
 }
@@ -322,5 +333,6 @@ fn settings(rng: &mut Rng) -> Settings {
     settings.pooled_after = rng.pick(&[1, 4]);
     settings.ahead_after = rng.pick(&[1, 3]);
     settings.direct = rng.percent(50);
+    settings.clean_bytes_max = rng.pick(&[0, 1000, 1 << 20]);
     settings
 }

@@ -24,6 +24,11 @@ impl Drop for Member<'_> {
 }
 
 impl Crowd {
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Has all look again.
     pub(crate) fn wake_all(&self) {
         self.0.lock().iter().for_each(Thread::unpark);

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use holdfast_cache::{Forget, Invalidation, NodeId};
+use holdfast_cache::{Forget, Invalidation, NodeId, Whole};
 use parking_lot::{Condvar, Mutex};
 
 use crate::volume::Shared;
@@ -23,10 +23,13 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// server has made leaves one each, and whoever waits for the last would be woken for every one.
 const TOGETHER_MAX: usize = 256;
 
+/// So many files are stored so: what is behind them waits for all.
+const STORED_TOGETHER_MAX: usize = 32;
+
 /// Whoever believes what the volume told.
 pub trait Invalidate: Send + Sync + 'static {
-    /// Makes it forget. May wait for requests under way.
-    fn forget(&self, what: &Forget);
+    /// Makes it forget, or gives it what it may keep; whether it has done so. To forget may wait for requests under way.
+    fn forget(&self, what: &Forget) -> bool;
 
     /// Makes it forget all names there are, how these directories look, and what it keeps of their listings. Waits for nothing.
     /// A kernel that cannot do this is told no names (`Volume::may_tell_names`).
@@ -37,6 +40,10 @@ pub trait Invalidate: Send + Sync + 'static {
 trait Source: Sync {
     /// Others are about to be told of this.
     fn begun(&self, number: u64);
+    /// Whether they may be given this to keep now. If so nobody opens the file, or sets its size, before `stored`.
+    fn begin_store(&self, id: NodeId, whole: &Whole) -> bool;
+    /// They have been, and took it or not.
+    fn stored(&self, is_taken: bool);
     /// This, and all before it, is forgotten.
     fn done(&self, number: u64);
 }
@@ -85,7 +92,7 @@ impl Forgets {
         while let Some(together) = self.next() {
             let last = together.last().map_or(0, |last| last.number);
             source.begun(last);
-            together.iter().for_each(|next| others.forget(&next.what));
+            together.iter().for_each(|next| tell(others, source, &next.what));
             let mut state = self.state.lock();
             state.busy = None;
             if state.is_relieved {
@@ -98,7 +105,7 @@ impl Forgets {
         }
     }
 
-    /// What comes next: one, or attributes as many as follow each other, which wait for nothing.
+    /// What comes next: one, or as many as follow each other of what waits for nothing: attributes, or files to be stored.
     fn next(&self) -> Option<Vec<Invalidation>> {
         let mut state = self.state.lock();
         loop {
@@ -106,8 +113,10 @@ impl Forgets {
                 return None;
             }
             let are_attributes = |next: &&Invalidation| matches!(next.what, Forget::Attrs(_));
+            let are_stores = |next: &&Invalidation| matches!(next.what, Forget::Store(..));
             let attributes = state.queue.iter().take(TOGETHER_MAX).take_while(are_attributes).count();
-            let count = attributes.max(1).min(state.queue.len());
+            let stores = state.queue.iter().take(STORED_TOGETHER_MAX).take_while(are_stores).count();
+            let count = attributes.max(stores).max(1).min(state.queue.len());
             if !state.is_relieved && count > 0 {
                 let together: Vec<_> = state.queue.drain(..count).collect();
                 state.busy = together.last().map(|last| (last.clone(), Instant::now()));
@@ -128,7 +137,7 @@ impl Forgets {
                 let last = some.last().map_or(0, |last| last.number);
                 source.begun(last);
                 match &some[..] {
-                    [Invalidation { what, .. }] if !is_name(what) => others.forget(what),
+                    [Invalidation { what, .. }] if !is_name(what) => tell(others, source, what),
                     names => others.forget_names(&dirs_of(names)),
                 }
                 source.done(last);
@@ -179,6 +188,19 @@ impl Forgets {
     }
 }
 
+fn tell(others: &dyn Invalidate, source: &dyn Source, what: &Forget) {
+    match what {
+        Forget::Store(id, whole) => {
+            if source.begin_store(*id, whole) {
+                source.stored(others.forget(what));
+            }
+        }
+        _ => {
+            others.forget(what);
+        }
+    }
+}
+
 fn is_name(what: &Forget) -> bool {
     matches!(what, Forget::Entry(..) | Forget::Listing(_))
 }
@@ -186,7 +208,7 @@ fn is_name(what: &Forget) -> bool {
 fn dirs_of(names: &[Invalidation]) -> Vec<NodeId> {
     let dir = |of: &Invalidation| match &of.what {
         Forget::Entry(dir, _) | Forget::Listing(dir) => Some(*dir),
-        Forget::Attrs(_) | Forget::Data(_) | Forget::Pages(..) => None,
+        Forget::Attrs(_) | Forget::Data(_) | Forget::Pages(..) | Forget::Store(..) => None,
     };
     let mut dirs: Vec<_> = names.iter().filter_map(dir).collect();
     dirs.sort_unstable();
@@ -197,6 +219,16 @@ fn dirs_of(names: &[Invalidation]) -> Vec<NodeId> {
 impl Source for Shared {
     fn begun(&self, number: u64) {
         self.machine.lock().forgetting(number);
+    }
+
+    fn begin_store(&self, id: NodeId, whole: &Whole) -> bool {
+        self.machine.lock().begin_store(id, whole)
+    }
+
+    fn stored(&self, is_taken: bool) {
+        let mut machine = self.machine.lock();
+        machine.stored(is_taken);
+        self.look_for_work(machine);
     }
 
     fn done(&self, number: u64) {
@@ -218,3 +250,6 @@ pub(crate) fn stand_in(shared: &Shared, others: &dyn Invalidate) {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod storing;

@@ -191,12 +191,12 @@ impl Volume {
                     // What is waited for was made urgent.
                     let is_away = shared.is_away();
                     shared.look_for_work(machine);
-                    if is_away {
+                    // The kernel is no server: it takes what it is given in any case.
+                    if is_away && wait != Wait::Stored {
                         return Err(crate::offline::AWAY);
                     }
-                    // The kernel is no server.
-                    let since =
-                        (wait != Wait::Forgotten).then(|| *waits_since.get_or_insert_with(Instant::now));
+                    let is_kernels = matches!(wait, Wait::Forgotten | Wait::Stored);
+                    let since = (!is_kernels).then(|| *waits_since.get_or_insert_with(Instant::now));
                     machine = self.waited(seen, since, &waiting.cancel())?;
                 }
             }

@@ -226,6 +226,10 @@ pub const DELEGATIONS_REFUSED_MAX: usize = 16_384;
 /// Bytes of small files that a mount keeps after they were sent or read, so that reading them asks nothing.
 pub const CLEAN_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of those that wait for the kernel to take them, when there was no room any more: it takes them in some milliseconds, for
+/// which what it is to forget waits as well.
+pub const STORES_BYTES_MAX: usize = 2 << 20;
+
 /// Bytes of files' contents that a mount keeps on its host's disk (`-o offline`) where nobody says how many: a project or two, in 1 MiB
 /// of memory, on a disk that has it to spare.
 pub const OFFLINE_BYTES_DEFAULT: u64 = 1 << 30;

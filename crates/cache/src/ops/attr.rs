@@ -104,6 +104,9 @@ impl Machine {
         if let Some(Fresh::Attrs(attrs)) = turn.take()? {
             return Ok(self.attributes(id, attrs));
         }
+        if changes.size.is_some() {
+            self.not_being_stored(id)?;
+        }
         self.let_in_before(turn, id, &Judged::by_attributes(changes), now)?;
         if self.may_set(turn, id, changes)? {
             self.room_in_stream()?;

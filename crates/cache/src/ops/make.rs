@@ -52,6 +52,8 @@ impl Machine {
     ) -> Outcome<(Entry, Opened)> {
         let fresh = self.note_found(turn, flags);
         if let Some(found) = turn.found {
+            // Only of what was just found, and no answer is lost: what is open is not begun to be stored.
+            self.not_being_stored(found.node)?;
             let attrs = match fresh {
                 Ok(Some(Fresh::Attrs(attrs))) if found.is_to_empty => attrs,
                 Ok(_) if found.is_to_empty => return self.empty_found(turn, found, now),

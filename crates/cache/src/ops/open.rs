@@ -8,7 +8,7 @@ use crate::fresh::Fresh;
 use crate::ids::{Caller, Fh, Handle, NodeId, Now, OpenToken};
 use crate::machine::Machine;
 use crate::node::Open;
-use crate::step::{Outcome, Step, Turn};
+use crate::step::{Found, Outcome, Step, Turn};
 use holdfast_base::CapSet;
 use holdfast_base::limits::OPENS_TOLD_MAX;
 
@@ -23,6 +23,9 @@ impl Machine {
     }
 
     fn try_open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<Opened> {
+        if let Some(found) = turn.found {
+            return self.hand_out(turn, found);
+        }
         let node = self.living(id, now)?;
         // What has a name after all, as what was changed on both sides, has what the server has of it.
         if node.data.is_let_go && node.attrs.nlink == 0 {
@@ -40,9 +43,12 @@ impl Machine {
             return Err(Errno::ETXTBSY.into());
         }
         if let Some(Fresh::Opened(token)) = turn.take()? {
-            return Ok(self.add_open(id, flags, Some(token), &turn.caller));
+            let attrs = self.node(id)?.attrs;
+            let opened = self.add_open(id, flags, Some(token), &turn.caller);
+            return self.hand_out(turn, Found { node: id, opened, attrs, is_to_empty: false });
         }
         self.foresee_absence(turn)?;
+        self.not_being_stored(id)?;
         if self.may_open_here(turn, id, flags, now)? {
             if flags.truncate && !turn.emptied {
                 turn.emptied = true;
@@ -54,6 +60,14 @@ impl Machine {
             return Ok(self.add_open(id, flags, None, &turn.caller));
         }
         self.open_at_server(turn, id, flags, now)
+    }
+
+    /// Hands out what the server has opened. While that was asked for the kernel may have begun to be given its data.
+    fn hand_out(&mut self, turn: &mut Turn, found: Found) -> Outcome<Opened> {
+        turn.found = Some(found);
+        self.not_being_stored(found.node)?;
+        turn.found = None;
+        Ok(found.opened)
     }
 
     /// Who had found it by its name opens it when that has gone, and what was written last with it. The kernel looks the name up

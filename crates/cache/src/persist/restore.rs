@@ -9,6 +9,7 @@ use super::code::{Get, VERSION, VERSION_BY_OPERATION, VERSION_OLDEST};
 use super::{Before, Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, Left, family, key};
 use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
+use crate::clean::Origin;
 use crate::disk::Validity;
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
@@ -199,7 +200,7 @@ impl Machine {
                 }
             });
             if let Some(clean) = clean {
-                self.keep_clean(id, clean);
+                self.keep_clean(id, clean, Origin::Read);
             }
             self.restore_flushing(id, now);
         }

@@ -49,5 +49,6 @@ mod two_mounts;
 mod uncommitted;
 mod unnamed_there;
 mod vanished;
+mod victims;
 mod world;
 mod zeroed;

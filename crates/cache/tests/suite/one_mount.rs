@@ -10,6 +10,7 @@ use proptest::prelude::*;
 fn runs_as_the_model(ops: &[Op], caps: bool, seed: u64, loses: bool) {
     let mut world = World::new(1, caps, seed);
     world.loses = loses;
+    world.have_little_room(seed);
     let mut model = Model::default();
     for op in ops {
         let (shown, expected) = (world.apply(0, op), model.apply(0, op));

@@ -72,6 +72,7 @@ fn linearizes(
 ) {
     let mut world = World::new(2, true, seed);
     (world.loses, world.restarts) = (loses, restarts);
+    world.have_little_room(seed);
     let mut candidates = Candidates(vec![Model::default()]);
     for (c, op, beside) in steps {
         if restarts && world.dice.roll(10) == 0 {

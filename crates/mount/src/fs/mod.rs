@@ -456,3 +456,6 @@ impl Filesystem for Translation {
         self.volume.copy(&call, from, to, copy.length).map_err(errno)
     }
 }
+
+#[cfg(test)]
+mod tests;

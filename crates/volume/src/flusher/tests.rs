@@ -168,7 +168,9 @@ impl Stub for Deaf {
 struct Kernel;
 
 impl Invalidate for Kernel {
-    fn forget(&self, _: &Forget) {}
+    fn forget(&self, _: &Forget) -> bool {
+        true
+    }
 
     fn forget_names(&self, _: &[NodeId]) {}
 }

@@ -1,4 +1,5 @@
 use super::*;
+use bytes::Bytes;
 use holdfast_cache::Name;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,6 +12,7 @@ struct Kernel {
     told: AtomicU64,
     /// How often it was said that something is done.
     words: AtomicU64,
+    stored: AtomicU64,
 }
 
 impl Source for Kernel {
@@ -23,14 +25,23 @@ impl Source for Kernel {
         assert!(self.told.swap(number, Ordering::SeqCst) < number, "in order");
         self.words.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn begin_store(&self, _: NodeId, whole: &Whole) -> bool {
+        whole.number != OUTDATED
+    }
+
+    fn stored(&self, is_taken: bool) {
+        self.stored.fetch_add(u64::from(is_taken), Ordering::SeqCst);
+    }
 }
 
 impl Invalidate for Kernel {
-    fn forget(&self, what: &Forget) {
+    fn forget(&self, what: &Forget) -> bool {
         while matches!(what, Forget::Entry(NodeId(1), _)) && self.is_locked.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.all.lock().push(format!("{what:?}"));
+        !matches!(what, Forget::Store(NodeId(4), _))
     }
 
     fn forget_names(&self, dirs: &[NodeId]) {
@@ -87,12 +98,13 @@ fn a_name_that_is_not_let_go_of_holds_nothing_up() {
         let last =
             add(&[entry(1, "a"), entry(1, "b"), entry(2, "c"), Forget::Attrs(NodeId(3)), entry(1, "d")]);
         assert!(told(last));
-        let last = add(&[entry(2, "e")]);
+        let last = add(&[entry(2, "e"), store(3, OUTDATED), store(3, 1)]);
         assert!(told(last), "as long as the first one waits");
         let all = std::mem::take(&mut *kernel.all.lock());
         let names = ["all names, [NodeId(1)]", "all names, [NodeId(1), NodeId(2)]", "all names, [NodeId(2)]"];
         assert_eq!([&all[0], &all[1], &all[4]], names);
         assert_eq!(all[2], format!("{:?}", Forget::Attrs(NodeId(3))));
+        assert_eq!(all[5..], [format!("{:?}", store(3, 1))]);
         kernel.is_locked.store(false, Ordering::SeqCst);
         assert!(wait_for(|| !kernel.all.lock().is_empty()), "the first one has got through");
         // When it has said so, and gets a processor within the moment that it has for each.
@@ -120,5 +132,33 @@ fn attributes_that_follow_each_other_are_told_of_by_one_word() {
             5,
             "a name, 256 and 44 of attributes, a name, and one more"
         );
+    });
+}
+
+/// What was kept under this number is not what the file holds any more.
+const OUTDATED: u64 = 0;
+
+fn store(id: u64, number: u64) -> Forget {
+    Forget::Store(NodeId(id), Whole { number, data: Bytes::from_static(b"data") })
+}
+
+#[test]
+fn files_are_stored_in_their_order_by_one_word_but_for_those_that_may_not_be() {
+    let kernel = Kernel::default();
+    with(&kernel, |add| {
+        let all = [
+            Forget::Attrs(NodeId(2)),
+            store(3, OUTDATED),
+            store(3, 1),
+            store(4, 2),
+            store(5, OUTDATED),
+            Forget::Data(NodeId(3)),
+        ];
+        let last = add(&all);
+        assert!(wait_for(|| kernel.told.load(Ordering::SeqCst) == last));
+        let told = [&all[0], &all[2], &all[3], &all[5]].map(|what| format!("{what:?}"));
+        assert_eq!(*kernel.all.lock(), told);
+        assert_eq!(kernel.stored.load(Ordering::SeqCst), 1, "the other it did not take");
+        assert_eq!(kernel.words.load(Ordering::SeqCst), 3);
     });
 }

@@ -1,6 +1,6 @@
 //! A mount: a machine, what its kernel has cached, and descriptors of an application.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdfast_cache::*;
 
@@ -41,6 +41,13 @@ impl Kernel {
             }
             Forget::Entry(dir, name) => {
                 self.entries.remove(&(*dir, name.as_bytes().to_vec()));
+            }
+            Forget::Store(node, whole) => {
+                let mut page = whole.data.to_vec();
+                let size = self.sizes.entry(*node).or_default();
+                *size = (page.len() as u64).max(*size);
+                page.resize(PAGE_BYTES, 0);
+                self.pages.insert(*node, page);
             }
             Forget::Listing(dir) => {
                 self.attrs.remove(dir);
@@ -117,6 +124,10 @@ pub type Pooled = Result<Vec<Spare>, Errno>;
 pub struct Client {
     pub machine: Machine,
     pub kernel: Kernel,
+    /// What it is to forget, or may keep, and has not heard of yet.
+    pub told: VecDeque<Invalidation>,
+    /// The first of that is being done.
+    pub is_storing: bool,
     pub fds: BTreeMap<u8, (Fh, NodeId)>,
     /// Those that write to the end.
     pub appending: BTreeSet<u8>,

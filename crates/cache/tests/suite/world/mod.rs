@@ -12,7 +12,7 @@ pub mod ops;
 pub mod server;
 pub mod store;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use client::{Client, Kernel};
 use holdfast_base::{Instant, Timestamp};
@@ -59,6 +59,8 @@ pub struct World {
     pub is_behind: bool,
     /// The server is away: there is nobody to ask.
     pub alone: bool,
+    /// What files hold is put into the kernel's pages a while after that was decided, now and then, and takes a while.
+    pub stores_late: bool,
     /// Files for creates to come are made whenever they are asked for.
     pub pools: bool,
     /// What is to be read ahead is, now and then; else that is left to the test.
@@ -80,6 +82,8 @@ impl World {
         let client = |_| Client {
             machine: Machine::new(&root, Settings { io_bytes, ..settings(caps) }),
             kernel: Kernel::default(),
+            told: VecDeque::default(),
+            is_storing: false,
             nameless: BTreeSet::default(),
             fds: Default::default(),
             appending: Default::default(),
@@ -119,6 +123,7 @@ impl World {
             owed: Vec::new(),
             is_behind: false,
             alone: false,
+            stores_late: false,
             pools: false,
             reads_ahead: true,
         }
@@ -440,11 +445,42 @@ impl World {
 
     pub fn invalidate(&mut self, c: usize) {
         let client = &mut self.clients[c];
-        for invalidation in client.machine.take_invalidations() {
-            client.machine.forgetting(invalidation.number);
-            client.kernel.apply(&invalidation);
-            client.machine.invalidated(invalidation.number);
+        client.told.extend(client.machine.take_invalidations());
+        while let Some(next) = self.clients[c].told.pop_front() {
+            self.clients[c].machine.forgetting(next.number);
+            if !self.is_told(c, &next) {
+                return self.clients[c].told.push_front(next);
+            }
+            self.clients[c].machine.invalidated(next.number);
         }
+    }
+
+    /// Tells a mount's kernel something; of what it is to be given that is not begun at once now and then, or not over.
+    fn is_told(&mut self, c: usize, next: &Invalidation) -> bool {
+        if let Forget::Store(node, whole) = &next.what {
+            if self.is_late() {
+                return false;
+            }
+            if !self.clients[c].is_storing {
+                self.clients[c].is_storing = self.clients[c].machine.begin_store(*node, whole);
+                if !self.clients[c].is_storing {
+                    return true;
+                }
+                if self.is_late() {
+                    return false;
+                }
+            }
+            let client = &mut self.clients[c];
+            assert!(client.fds.values().all(|(_, open)| open != node), "nobody has {node:?} open");
+            client.is_storing = false;
+            client.machine.stored(true);
+        }
+        self.clients[c].kernel.apply(next);
+        true
+    }
+
+    fn is_late(&mut self) -> bool {
+        self.stores_late && self.dice.roll(2) == 0
     }
 
     fn pump_batches(&mut self, c: usize, now: Now) {
@@ -535,6 +571,16 @@ impl World {
         let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
         let made = self.run(0, |m, t, now| m.create(t, NodeId::ROOT, name, 0o644, flags, now)).unwrap();
         (made.0.node, made.1.fh)
+    }
+
+    /// What was sent is soon handed to the kernel, for want of room here: of some seeds.
+    pub fn have_little_room(&mut self, seed: u64) {
+        if seed.is_multiple_of(3) {
+            return;
+        }
+        self.stores_late = seed.is_multiple_of(2);
+        let most = usize::try_from(seed % 4).unwrap() * 250;
+        self.clients.iter_mut().for_each(|c| c.machine.settings_mut().clean_bytes_max = most);
     }
 
     /// Everything reaches the server.
