@@ -10,6 +10,7 @@ use crate::acting::Acting;
 use crate::ask::{AllocateMode, Answer, Ask, Generation, Listed, Object, Question};
 use crate::attrs::Attrs;
 use crate::caps::Grant;
+use crate::clean::Origin;
 use crate::dir::Filling;
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
@@ -95,7 +96,7 @@ impl Machine {
                 Ok(self.absorb_listed(dir, *cookie, listed, at, now.mono))
             }
             (Question::Read { object, offset, .. }, Answer::Read { data, eof }) => {
-                self.keep_read(object, *offset, &data, at);
+                self.keep_read(object, *offset, &data, (at, Origin::Read));
                 Ok(Fresh::Read(*offset, data, eof))
             }
             (Question::ReadLink { object }, Answer::Text { text }) => {

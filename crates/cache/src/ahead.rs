@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::Generation;
 use crate::attrs::Kind;
+use crate::clean::Origin;
 use crate::ids::{Caller, Fh, Handle, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Node;
@@ -277,7 +278,7 @@ impl Machine {
             if let Some(data) = data {
                 self.stats.ahead_files += 1;
                 self.stats.ahead_bytes += data.len() as u64;
-                self.keep_read(handle, 0, data, out.at);
+                self.keep_read(handle, 0, data, (out.at, Origin::Brought));
             }
             let number = self.nodes.get(id).and_then(|n| n.data.clean);
             match number.filter(|_| data.is_some() && self.clean(*id).is_some()) {

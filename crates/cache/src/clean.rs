@@ -1,6 +1,7 @@
 //! Small files whole, as the server has them: what was written here and has gone out, and what was read. While a promise
 //! covers a file it is read from here without a question. The kernel keeps pages too, but not the last one of a file that
-//! was written through it. What goes to make room it is handed, as far as it has not read it (`victims.rs`).
+//! was written through it. It is handed what it has not, when the file is opened to be read and when that goes to make
+//! room (`stores.rs`).
 
 use std::collections::VecDeque;
 
@@ -24,7 +25,9 @@ pub(crate) const OVERHEAD: usize = 200;
 pub(crate) enum Origin {
     /// It was written here. The kernel may not have all of it.
     Written,
-    /// It was read.
+    /// It was brought before anybody read it: the kernel has none of it.
+    Brought,
+    /// The kernel has read it, or was given it.
     Read,
 }
 
@@ -93,6 +96,12 @@ impl Clean {
             file.origin = Origin::Read;
         }
     }
+
+    /// What is kept of a file, unless the kernel has it.
+    pub(crate) fn not_read(&self, id: NodeId) -> Option<Whole> {
+        let file = self.files.get(&id).filter(|file| file.origin != Origin::Read)?;
+        Some(Whole { number: file.number, data: file.data.clone() })
+    }
 }
 
 impl Node {
@@ -152,12 +161,18 @@ impl Machine {
     }
 
     /// Keeps what was read of a file, whole or in blocks, if it was covered from the question to the answer.
-    pub(crate) fn keep_read(&mut self, handle: &Handle, offset: u64, data: &Bytes, at: Generation) {
+    pub(crate) fn keep_read(
+        &mut self,
+        handle: &Handle,
+        offset: u64,
+        data: &Bytes,
+        (at, origin): (Generation, Origin),
+    ) {
         let Some(id) = self.handles.get(handle).copied() else { return };
         let Some(node) = self.nodes.get(&id).filter(|node| node.has_brought(at)) else { return };
         if offset == 0 && node.may_keep(data.len(), self.settings.whole_bytes_max) {
             // Out of the reply, which may be larger.
-            self.keep_clean(id, Bytes::copy_from_slice(data), Origin::Read);
+            self.keep_clean(id, Bytes::copy_from_slice(data), origin);
         } else {
             self.keep_blocks_read(id, offset, data);
         }

@@ -44,9 +44,9 @@ mod reports;
 mod results;
 mod rewrites;
 mod step;
+mod stores;
 mod tell;
 mod trim;
-mod victims;
 mod writes;
 
 pub use acting::Acting;

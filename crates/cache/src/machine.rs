@@ -160,7 +160,7 @@ pub struct Machine {
     pub(crate) opens_under_way: usize,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
     pub(crate) clean: crate::clean::Clean,
-    pub(crate) victims: crate::victims::Victims,
+    pub(crate) stores: crate::stores::Stores,
     /// What of files' contents is on this host's disk; only of mounts that work without the server.
     pub(crate) disk: Option<Box<crate::disk::Disk>>,
     pub(crate) ahead: crate::ahead::Ahead,
@@ -225,7 +225,7 @@ impl Machine {
             opens_under_way: 0,
             removals: Vec::new(),
             clean: crate::clean::Clean::default(),
-            victims: crate::victims::Victims::default(),
+            stores: crate::stores::Stores::default(),
             disk: None,
             ahead: crate::ahead::Ahead::default(),
             stream: Stream::default(),
@@ -442,7 +442,7 @@ impl Machine {
     /// The kernel has forgotten everything up to this number.
     pub fn invalidated(&mut self, number: u64) {
         self.invalidated = self.invalidated.max(number);
-        self.victims.told(number);
+        self.stores.told(number);
         self.progress += 1;
     }
 

@@ -262,9 +262,12 @@ impl Mount {
             return;
         };
         let this = Weak::clone(&self.this);
-        let is_stored = self.touch(|machine, _| {
+        let stored = self.touch(|machine, _| {
             machine.forgetting(number);
-            matches!(&what, Forget::Store(id, whole) if machine.begin_store(*id, whole))
+            match &what {
+                Forget::Store(id, whole) => machine.begin_store(*id, whole).then_some(*id),
+                _ => None,
+            }
         });
         let ms = {
             let mut rng = self.rng.borrow_mut();
@@ -272,15 +275,24 @@ impl Mount {
         };
         self.world.exec.after(ms, move || {
             let Some(mount) = this.upgrade() else { return };
-            mount.invalidations.borrow_mut().pop_front();
             mount.is_invalidating.set(false);
+            if mount.is_being_stored(&what) {
+                return mount.invalidate();
+            }
+            mount.invalidations.borrow_mut().pop_front();
             mount.touched(|machine, _| {
-                if is_stored == Some(true) {
-                    machine.stored(true);
+                if let Some(id) = stored.flatten() {
+                    machine.stored(id, true);
                 }
                 machine.invalidated(number);
             });
         });
+    }
+
+    /// Whether it is to come behind what the kernel is being given of this file.
+    fn is_being_stored(&self, what: &Forget) -> bool {
+        let (Forget::Data(id) | Forget::Pages(id, ..)) = what else { return false };
+        self.touch(|machine, _| machine.is_being_stored(*id)) == Some(true)
     }
 
     /// What is relied on, of everything.

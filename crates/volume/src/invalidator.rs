@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use holdfast_cache::{Forget, Invalidation, NodeId, Whole};
+use holdfast_client::Cancel;
 use parking_lot::{Condvar, Mutex};
 
 use crate::volume::Shared;
@@ -43,7 +44,9 @@ trait Source: Sync {
     /// Whether they may be given this to keep now. If so nobody opens the file, or sets its size, before `stored`.
     fn begin_store(&self, id: NodeId, whole: &Whole) -> bool;
     /// They have been, and took it or not.
-    fn stored(&self, is_taken: bool);
+    fn stored(&self, id: NodeId, is_taken: bool);
+    /// Waits while somebody else gives them data of this file: to be forgotten it has to be there.
+    fn wait_for_stores(&self, id: NodeId);
     /// This, and all before it, is forgotten.
     fn done(&self, number: u64);
 }
@@ -192,13 +195,14 @@ fn tell(others: &dyn Invalidate, source: &dyn Source, what: &Forget) {
     match what {
         Forget::Store(id, whole) => {
             if source.begin_store(*id, whole) {
-                source.stored(others.forget(what));
+                source.stored(*id, others.forget(what));
             }
+            return;
         }
-        _ => {
-            others.forget(what);
-        }
+        Forget::Data(id) | Forget::Pages(id, ..) => source.wait_for_stores(*id),
+        Forget::Attrs(_) | Forget::Entry(..) | Forget::Listing(_) => {}
     }
+    others.forget(what);
 }
 
 fn is_name(what: &Forget) -> bool {
@@ -216,6 +220,15 @@ fn dirs_of(names: &[Invalidation]) -> Vec<NodeId> {
     dirs
 }
 
+impl Shared {
+    /// The kernel was given what a file holds, and took it or not.
+    pub(crate) fn kernel_was_given(&self, id: NodeId, is_taken: bool) {
+        let mut machine = self.machine.lock();
+        machine.stored(id, is_taken);
+        self.look_for_work(machine);
+    }
+}
+
 impl Source for Shared {
     fn begun(&self, number: u64) {
         self.machine.lock().forgetting(number);
@@ -225,10 +238,15 @@ impl Source for Shared {
         self.machine.lock().begin_store(id, whole)
     }
 
-    fn stored(&self, is_taken: bool) {
-        let mut machine = self.machine.lock();
-        machine.stored(is_taken);
-        self.look_for_work(machine);
+    fn stored(&self, id: NodeId, is_taken: bool) {
+        self.kernel_was_given(id, is_taken);
+    }
+
+    fn wait_for_stores(&self, id: NodeId) {
+        let is_over = || (!self.machine.lock().is_being_stored(id)).then_some(());
+        if is_over().is_none() {
+            self.progressed.wait(&Cancel::new(), None, is_over);
+        }
     }
 
     fn done(&self, number: u64) {

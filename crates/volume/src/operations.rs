@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use holdfast_cache::{
     AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Forget, Kind, Lookup,
-    Name, NodeId, OpenFlags, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, Turn, WriteTo,
+    Name, NodeId, OpenFlags, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, Step, Turn, WriteTo,
     XattrMode,
 };
 
@@ -178,7 +178,20 @@ impl Volume {
 
     /// Opens a file.
     pub fn open(&self, who: &dyn Waiting, node: NodeId, flags: OpenFlags) -> Result<Opened> {
-        self.open_for(who, |machine, turn, now| machine.open(turn, node, flags, now))
+        let (believer, mut given) = (self.0.believer.get(), None);
+        let opened = self.open_for(who, |machine, turn, now| {
+            let step = machine.open(turn, node, flags, now);
+            if let (Step::Done(opened), Some(_)) = (&step, believer) {
+                given = machine.store_at_open(opened, now);
+            }
+            step
+        })?;
+        // Before the answer, after which the file may be read. This waits for nothing: nobody has had it open.
+        if let (Some((node, whole)), Some(believer)) = (given, believer) {
+            let is_taken = believer.forget(&Forget::Store(node, whole));
+            self.0.kernel_was_given(node, is_taken);
+        }
+        Ok(opened)
     }
 
     /// Reads: pieces one after the other; fewer bytes than asked for where the file ends.

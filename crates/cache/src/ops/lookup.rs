@@ -186,6 +186,8 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else {
             return Entry { node: id, attrs, entry_valid, attr_valid: false };
         };
+        // What it has forgotten it has no pages of.
+        node.pages_covered |= node.lookups == 0;
         node.lookups += 1;
         let attr_valid = node.is_sure();
         node.told_attrs |= attr_valid;

@@ -200,7 +200,7 @@ impl Machine {
                 }
             });
             if let Some(clean) = clean {
-                self.keep_clean(id, clean, Origin::Read);
+                self.keep_clean(id, clean, Origin::Brought);
             }
             self.restore_flushing(id, now);
         }

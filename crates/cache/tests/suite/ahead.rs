@@ -134,6 +134,31 @@ fn of_files_that_are_read_one_after_the_other_only_the_first_are_asked_for() {
 }
 
 #[test]
+fn the_kernel_is_given_what_was_read_ahead_with_the_open_and_asks_for_nothing() {
+    let mut world = fresh(1, FILES);
+    let order = list(&mut world, 0);
+    order[..2].iter().for_each(|n| assert_eq!(cat(&mut world, 0, &name_of(*n)), contents(*n)));
+    for n in &order[2..] {
+        let (id, mut given) = (node(&mut world, 0, &name_of(*n)), None);
+        let opened = world.run(0, |m, t, now| {
+            let step = m.open(t, id, READS, now);
+            if let Step::Done(opened) = &step {
+                given = m.store_at_open(opened, now);
+            }
+            step
+        });
+        assert_eq!(given.expect("it is the file's first open").1.data, contents(*n));
+        let now = world.now();
+        world.clients[0].machine.stored(id, true);
+        world.clients[0].machine.release(opened.unwrap().fh, now);
+        read_ahead(&mut world, 0);
+    }
+    assert_eq!(world.clients[0].asks, 3, "{:?}", stats(&world, 0));
+    let stats = stats(&world, 0);
+    assert_eq!((stats.ahead_files, stats.ahead_used), (98, 98), "they go on being read ahead");
+}
+
+#[test]
 fn in_whatever_order_they_are_read_no_more_is_read_ahead_than_there_is() {
     let mut world = fresh(1, FILES);
     list(&mut world, 0);

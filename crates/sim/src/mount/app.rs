@@ -7,6 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use holdfast_cache::{
     Access, Attributes, Attrs, Changes, DirEntry, Errno, Fh, Kind, Lookup, NodeId, OpenFlags, RenameMode,
+    Step,
 };
 
 use super::Mount;
@@ -301,8 +302,21 @@ impl Application {
         let mut fh = None;
         let deed = Deed::Open { node, truncate: flags.truncate };
         self.tell(deed, async {
-            let open = self.mount.run(|m, turn, now| m.open(turn, node, flags, now));
-            outcome(open.await, |opened| {
+            let mut given = None;
+            let open = self.mount.run(|m, turn, now| {
+                let step = m.open(turn, node, flags, now);
+                if let Step::Done(opened) = &step {
+                    given = m.store_at_open(opened, now);
+                }
+                step
+            });
+            let opened = open.await;
+            if let Some((node, _)) = given {
+                let ms = if self.percent(80) { 0 } else { self.rng.borrow_mut().below(30) };
+                self.mount.world.exec.sleep(ms).await;
+                self.mount.touched(|machine, _| machine.stored(node, true));
+            }
+            outcome(opened, |opened| {
                 fh = Some(opened.fh);
                 Outcome::Done
             })

@@ -10,7 +10,9 @@ use holdfast_cache::{
     Kind, Mutation, MutationResult, NodeId, Object, OpenFlags, Question, Settings, WriteTo,
 };
 use holdfast_client::Cancel;
+use parking_lot::Mutex;
 
+use crate::caps::Promises;
 use crate::running::Plain;
 use crate::server::{BatchDone, Settled, Undone};
 use crate::stub::{self, Stub};
@@ -75,6 +77,8 @@ struct Slow {
     is_let: AtomicBool,
     begun: AtomicU64,
     done: AtomicU64,
+    /// How many it had taken when it forgot some.
+    forgot_after: Mutex<Vec<u64>>,
 }
 
 impl Invalidate for Slow {
@@ -83,6 +87,9 @@ impl Invalidate for Slow {
             self.begun.fetch_add(1, Ordering::SeqCst);
             wait_for(|| self.is_let.load(Ordering::SeqCst));
             self.done.fetch_add(1, Ordering::SeqCst);
+        }
+        if matches!(what, Forget::Data(_)) {
+            self.forgot_after.lock().push(self.done.load(Ordering::SeqCst));
         }
         true
     }
@@ -115,10 +122,18 @@ struct Storing {
 }
 
 impl Storing {
+    /// It goes to make room.
     fn new() -> Self {
+        let storing = Self::keeping(0);
+        let stats = || storing.volume.stats();
+        assert!(wait_for(|| storing.kernel.begun.load(Ordering::SeqCst) == 1), "{:?}", stats());
+        storing
+    }
+
+    fn keeping(clean_bytes_max: usize) -> Self {
         let never = Cancel::new();
         let who = &Plain(Caller::new(0, 0), &never);
-        let settings = Settings { clean_bytes_max: 0, pooled_max: 0, ..Settings::full() };
+        let settings = Settings { clean_bytes_max, pooled_max: 0, ..Settings::full() };
         let options = VolumeOptions { settings, flushers: 1, patience: None };
         let volume = Volume::start(&root(), Arc::new(Willing), &options).unwrap();
         let kernel = Arc::new(Slow::default());
@@ -130,7 +145,6 @@ impl Storing {
         volume.flush(who, open.fh).unwrap();
         volume.release(open.fh);
         volume.sync(&never).unwrap();
-        assert!(wait_for(|| kernel.begun.load(Ordering::SeqCst) == 1), "{:?}", volume.stats());
         Self { volume, kernel, node: made.node }
     }
 
@@ -182,6 +196,24 @@ fn nobody_has_opened_a_file_nor_set_its_size_while_it_is_being_stored() {
         assert_eq!((done, stored), (Ok(()), 1), "{which}");
         assert_eq!(on.volume.stats().stores, 1);
     }
+}
+
+/// So nothing of it is left behind.
+#[test]
+fn what_is_given_with_an_open_comes_before_what_is_forgotten_for_a_recall() {
+    let on = Storing::keeping(1 << 20);
+    let (never, on) = (Cancel::new(), &on);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| on.volume.open(&Plain(Caller::new(0, 0), &never), on.node, READ));
+        assert!(wait_for(|| on.kernel.begun.load(Ordering::SeqCst) == 1), "{:?}", on.volume.stats());
+        on.volume.0.recalled(&Handle::new(b"file"), CapSet::NONE, 9);
+        assert!(wait_for(|| on.volume.0.progressed.count() > 0 || !on.kernel.forgot_after.lock().is_empty()));
+        assert!(!opening.is_finished());
+        on.kernel.is_let.store(true, Ordering::SeqCst);
+        opening.join().unwrap().unwrap();
+    });
+    assert!(wait_for(|| !on.kernel.forgot_after.lock().is_empty()));
+    assert_eq!(*on.kernel.forgot_after.lock(), [1], "it had come");
 }
 
 #[test]

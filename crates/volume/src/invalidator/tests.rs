@@ -30,7 +30,9 @@ impl Source for Kernel {
         whole.number != OUTDATED
     }
 
-    fn stored(&self, is_taken: bool) {
+    fn wait_for_stores(&self, _: NodeId) {}
+
+    fn stored(&self, _: NodeId, is_taken: bool) {
         self.stored.fetch_add(u64::from(is_taken), Ordering::SeqCst);
     }
 }

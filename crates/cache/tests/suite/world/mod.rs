@@ -473,7 +473,12 @@ impl World {
             let client = &mut self.clients[c];
             assert!(client.fds.values().all(|(_, open)| open != node), "nobody has {node:?} open");
             client.is_storing = false;
-            client.machine.stored(true);
+            client.machine.stored(*node, true);
+        }
+        if let Forget::Data(node) | Forget::Pages(node, ..) = &next.what
+            && self.clients[c].machine.is_being_stored(*node)
+        {
+            return false;
         }
         self.clients[c].kernel.apply(next);
         true

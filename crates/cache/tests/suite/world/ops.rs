@@ -549,7 +549,17 @@ impl World {
     }
 
     fn open(&mut self, c: usize, slot: u8, node: NodeId, flags: OpenFlags) -> Res<()> {
-        let opened = self.run(c, |m, t, now| m.open(t, node, flags, now))?;
+        let mut given = None;
+        let opened = self.run(c, |m, t, now| {
+            let step = m.open(t, node, flags, now);
+            if let Step::Done(opened) = &step {
+                given = m.store_at_open(opened, now);
+            }
+            step
+        })?;
+        if let Some((node, whole)) = given {
+            self.give(c, node, whole);
+        }
         if opened.is_direct {
             self.clients[c].direct.insert(opened.fh);
         }
@@ -563,6 +573,18 @@ impl World {
         }
         self.opened(c, slot, (opened.fh, node), flags);
         Ok(())
+    }
+
+    /// The kernel is given what a file holds before it is told that it is open, while others ask for it back.
+    fn give(&mut self, c: usize, node: NodeId, whole: Whole) {
+        assert!(self.clients[c].fds.values().all(|(_, open)| *open != node), "nobody else has {node:?} open");
+        if self.is_late() {
+            self.deliver();
+            self.invalidate(c);
+        }
+        let client = &mut self.clients[c];
+        client.kernel.apply(&Invalidation { number: 0, what: Forget::Store(node, whole) });
+        client.machine.stored(node, true);
     }
 
     fn opened(&mut self, c: usize, slot: u8, file: (Fh, NodeId), flags: OpenFlags) {

@@ -184,6 +184,25 @@ fn what_was_written_and_goes_to_make_room_is_read_from_the_kernels_pages() {
     assert_eq!(stage.server.reads.load(Ordering::SeqCst), 0);
 }
 
+#[test]
+fn what_was_written_is_read_with_no_question_of_the_kernels() {
+    let Some(stage) = Stage::keeping(100_000, Duration::ZERO) else { return };
+    let contents = [vec![b'a'; 10_000], vec![b'b'; 5], vec![b'c'; 3 * 4096]];
+    for (n, data) in contents.iter().enumerate() {
+        fs::write(stage.path(&n.to_string()), data).unwrap();
+    }
+    assert!(stage.is_closed());
+    stage.volume.sync(&Cancel::new()).unwrap();
+    let asked = stage.asked();
+    for round in [1, 2] {
+        for (n, data) in contents.iter().enumerate() {
+            assert!(fs::read(stage.path(&n.to_string())).unwrap() == *data, "{n}");
+        }
+        assert_eq!(stage.asked(), asked, "in round {round}");
+        assert_eq!(stage.stored(), 3, "each once");
+    }
+}
+
 /// Who has it open to be read holds its pages locked until he is answered, by a thread that may wait for the store by then.
 #[test]
 fn a_store_ends_though_all_threads_wait_for_it_and_somebody_reads_the_file() {

@@ -9,6 +9,8 @@ use holdfast_base::limits::STORES_BYTES_MAX;
 use holdfast_cache::*;
 use proptest::prelude::*;
 
+mod at_open;
+
 const READ: OpenFlags = OpenFlags {
     access: Access { read: true, write: false },
     append: false,
@@ -91,7 +93,9 @@ fn decided() -> (World, NodeId, Whole) {
 fn may_store(world: &mut World, node: NodeId, whole: &Whole) -> bool {
     let machine = &mut world.clients[0].machine;
     let may = machine.begin_store(node, whole);
-    machine.stored(false);
+    if may {
+        machine.stored(node, false);
+    }
     may
 }
 
@@ -106,7 +110,7 @@ fn what_was_sent_and_goes_to_make_room_the_kernel_keeps() {
     for is_taken in [false, true] {
         assert!(machine.begin_store(node, &whole));
         assert_eq!(machine.stats().stores, 0, "none is done");
-        machine.stored(is_taken);
+        machine.stored(node, is_taken);
         assert_eq!(machine.stats().stores, u64::from(is_taken));
     }
 }
@@ -250,7 +254,7 @@ fn during_and_after<T>(
     let machine = &mut world.clients[0].machine;
     assert!(machine.begin_store(node, whole));
     let (during, seen) = (op(machine, &mut turn, now), machine.progress());
-    machine.stored(true);
+    machine.stored(node, true);
     assert_eq!(machine.progress() != seen, matches!(during, Step::Wait(_)), "who waits is told");
     (during, op(machine, &mut turn, now))
 }
@@ -303,10 +307,10 @@ fn opened_there<T>(
 #[test]
 fn what_the_server_opens_while_it_is_being_stored_is_handed_out_after_that() {
     let open = |node, m: &mut Machine, t: &mut Turn, now| m.open(t, node, BOTH, now);
-    let (mut world, _, mut turn, step) = opened_there(open);
+    let (mut world, (node, _), mut turn, step) = opened_there(open);
     assert!(matches!(step, Step::Wait(Wait::Stored)), "{step:?}");
     let (now, machine) = (world.now(), &mut world.clients[0].machine);
-    machine.stored(true);
+    machine.stored(node, true);
     let opened = machine.open(&mut turn, NodeId::ROOT, BOTH, now);
     assert!(matches!(opened, Step::Done(_)) && !turn.has_opened(), "{opened:?}");
 }
@@ -331,7 +335,7 @@ fn what_the_server_opens_for_who_gives_up_while_it_is_being_stored_is_closed() {
         let (mut world, (node, whole), mut turn, step) = opened_there(op);
         assert!(matches!(step, Step::Wait(Wait::Stored)) && turn.has_opened(), "{step:?}");
         let now = world.now();
-        world.clients[0].machine.stored(true);
+        world.clients[0].machine.stored(node, true);
         assert!(!may_store(&mut world, node, &whole), "it is open");
         world.clients[0].machine.abandoned(&mut turn, now);
         assert!(may_store(&mut world, node, &whole));
