@@ -118,20 +118,21 @@ impl Machine {
         self.set_there(turn, id, changes, self.token_by(id, &turn.caller), now)
     }
 
-    /// Asks for an object whose owner or mode others may know, to change it here: that takes as long as having it changed, but for the
-    /// server's disk, and what comes next takes nothing. Times and size are left to the server: they would have the file's data asked
-    /// for, of which a server has fewer to promise.
+    /// Asks for an object of which others may know what is to be changed, to change it here: that takes as long as having it changed,
+    /// but for the server's disk, and what comes next takes nothing. A size is left to the server, which has to give back what is cut
+    /// off; and the file's data is asked for with its times alone, for a server has fewer of that to promise.
     fn rights_for_itself(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Outcome<()> {
-        let more = changes.atime.is_some() || changes.mtime.is_some() || changes.size.is_some();
+        let is_timed = changes.atime.is_some() || changes.mtime.is_some();
         let node = self.node(id)?;
         let is_for_server =
             node.listed && changes.mode.is_some() || node.hidden.is_some() || !self.will_be_there(node);
-        let may_help = self.settings.batches && !more && !is_for_server && !turn.acquired;
+        let may_help = self.settings.batches && changes.size.is_none() && !is_for_server && !turn.acquired;
         if !may_help || self.may_change_by(id, changes)? {
             return Ok(());
         }
         let Some(want) = self.want_alone(turn, id, now)? else { return Ok(()) };
-        let (object, want) = (self.handle(turn, id)?, want.without(CapSet::FILE_X) | CapSet::FILE_S);
+        let want = if is_timed { want } else { want.without(CapSet::FILE_X) | CapSet::FILE_S };
+        let object = self.handle(turn, id)?;
         self.ask(turn, Question::Acquire { items: vec![(object, want)] })
     }
 

@@ -1,5 +1,6 @@
 //! Attributes of what others may know as well: it is asked for, and changed here; unless others want it at the same time.
 
+use holdfast_base::Timestamp;
 use holdfast_cache::*;
 
 use crate::world::World;
@@ -47,6 +48,27 @@ fn what_is_changed_again_and_again_is_asked_for_once() {
     let seen = look_up(&mut world, 1);
     let attrs = world.run(1, |m, t, now| m.getattr(t, seen, now)).unwrap();
     assert_eq!(attrs.attrs.mode, 7);
+}
+
+fn touch(world: &mut World, file: NodeId, seconds: i64) {
+    let mtime = Timestamp { seconds, nanos: 0 };
+    let changes = Changes { mtime: Some(SetTime::At(mtime)), ..Changes::default() };
+    let set = world.run(0, |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
+    assert_eq!(set.attrs.mtime, mtime);
+}
+
+#[test]
+fn a_file_whose_time_is_set_is_asked_for_with_its_data() {
+    let (mut world, file) = found();
+    let first = asked(&mut world, |world| touch(world, file, 1));
+    let is_for_it = |asked: &Question| matches!(asked, Question::Acquire { .. } | Question::WhoAmI);
+    assert!(!first.is_empty() && first.iter().all(is_for_it), "{first:?}");
+    let later = asked(&mut world, |world| (2..8).for_each(|seconds| touch(world, file, seconds)));
+    assert!(later.is_empty(), "{later:?}");
+    world.drain();
+    let seen = look_up(&mut world, 1);
+    let attrs = world.run(1, |m, t, now| m.getattr(t, seen, now)).unwrap();
+    assert_eq!(attrs.attrs.mtime.seconds, 7);
 }
 
 #[test]
