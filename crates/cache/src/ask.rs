@@ -71,6 +71,13 @@ pub enum AllocateMode {
     ZeroRangeKeepSize,
 }
 
+impl AllocateMode {
+    /// Whether something of it may be done when it fails.
+    pub(crate) const fn is_in_steps(self) -> bool {
+        matches!(self, Self::ZeroRange | Self::ZeroRangeKeepSize)
+    }
+}
+
 /// What is looked for (`lseek`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekKind {

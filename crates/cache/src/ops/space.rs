@@ -36,7 +36,7 @@ impl Machine {
         self.living(id, now)?;
         match turn.take() {
             Ok(Some(Fresh::Done)) => return Ok(()),
-            Err(Stop::Failed(errno)) if mode == AllocateMode::ZeroRange => self.half_done(turn, id, errno),
+            Err(Stop::Failed(errno)) if mode.is_in_steps() => self.half_done(turn, id, errno),
             other => drop(other?),
         }
         if let Some(errno) = turn.failed {

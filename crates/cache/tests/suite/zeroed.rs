@@ -13,7 +13,8 @@ fn who_asked_for_zeros_and_is_refused_hears_it_when_the_kernel_has_forgotten() {
     world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from_static(b"before"), now)).unwrap();
     world.run(0, |m, t, now| m.fsync(t, node, Some(fh), now)).unwrap();
     world.invalidate(0);
-    for (mode, waits) in [(AllocateMode::ZeroRange, true), (AllocateMode::PunchHole, false)] {
+    let in_steps = [AllocateMode::ZeroRange, AllocateMode::ZeroRangeKeepSize].map(|mode| (mode, true));
+    for (mode, waits) in in_steps.into_iter().chain([(AllocateMode::PunchHole, false)]) {
         let mut turn = Turn::new(Caller::new(7, 0));
         let now = world.now();
         let machine = &mut world.clients[0].machine;

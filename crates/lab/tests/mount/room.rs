@@ -28,6 +28,13 @@ head -c 3000000 /dev/zero >>f; [ \"$(stat -c %s f)\" = 3000008 ]
 sync f; [ \"$(stat -c %s $below/f)\" = 3000008 ]
 if fallocate -n -l 1T f 2>said; then exit 1; fi
 grep -q 'No space left' said
+printf 'all of it' >z
+fallocate -z -n -o 4 -l 4M z
+[ \"$(stat -c %s z)\" = 9 ] && [ \"$(stat -c %b z)\" -ge 8192 ]
+[ \"$(tr '\\0' 0 <z)\" = 'all 00000' ]
+sync z; [ \"$(tr '\\0' 0 <$below/z)\" = 'all 00000' ]
+if fallocate -z -n -l 1T z 2>said; then exit 1; fi
+grep -q 'No space left' said && [ \"$(tr '\\0' 0 <z)\" = 'all 00000' ]
 ";
     run_in(&mount.path(), script, &[&served.share().to_string_lossy()])?;
     mount.check_alive()

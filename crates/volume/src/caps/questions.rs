@@ -71,6 +71,9 @@ impl Inner {
             Question::Allocate { object, open, mode: AllocateMode::KeepSize, offset, length } => {
                 self.reserve(object, (*offset, *length), open.is_some(), (ask, cred, cancel))
             }
+            Question::Allocate { mode: AllocateMode::ZeroRangeKeepSize, .. } => {
+                self.zero_within_size((ask, cred, cancel))
+            }
             Question::Append { object, open, data } => {
                 let mut answer = self.append((object, data), open.is_some(), (ask, cred, cancel))?;
                 self.answered_by_wire(&ask.question, &mut answer);

@@ -1,10 +1,11 @@
 //! Room for files whose size stays, which NFS cannot reserve: asked for beside the stream.
 
-use holdfast_cache::{Answer, Errno, Handle};
+use holdfast_cache::{AllocateMode, Answer, Ask, Errno, Handle, Question};
 use holdfast_wire::caps::{BatchOp, Features, Ref};
 
 use super::aside::Asking;
 use super::{Failure, Inner, convert};
+use crate::server::Server;
 
 impl Inner {
     /// Has room reserved for a part of a file. EOPNOTSUPP where the server cannot, and where the caller may write only because the file
@@ -26,5 +27,22 @@ impl Inner {
             Err(Errno::EACCES) if is_open => Err(Errno::EOPNOTSUPP),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Has a range made zeros with room reserved for it, and the size left as it is: reserved, freed, and reserved again, so that where
+    /// there is no room, or none can be reserved, nothing is freed first. Once it was freed another may have taken the room: then it is
+    /// zeros all the same.
+    pub(super) fn zero_within_size(&self, (ask, cred, cancel): Asking<'_>) -> Result<Answer, Errno> {
+        let Question::Allocate { object, open, offset, length, .. } = &ask.question else {
+            return Err(Errno::EOPNOTSUPP);
+        };
+        let (range, is_open) = ((*offset, *length), open.is_some());
+        self.reserve(object, range, is_open, (ask, cred, cancel))?;
+        let mut free = Ask { question: ask.question.clone(), ..ask.clone() };
+        if let Question::Allocate { mode, .. } = &mut free.question {
+            *mode = AllocateMode::PunchHole;
+        }
+        self.nfs.perform(&free, cancel)?;
+        self.reserve(object, range, is_open, (ask, cred, cancel))
     }
 }
