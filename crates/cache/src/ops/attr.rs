@@ -90,7 +90,7 @@ impl Machine {
         self.counted(turn, done)
     }
 
-    fn try_setattr(
+    pub(super) fn try_setattr(
         &mut self,
         turn: &mut Turn,
         id: NodeId,

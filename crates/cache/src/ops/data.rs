@@ -316,6 +316,21 @@ impl Machine {
         Ok(data.len() as u32)
     }
 
+    /// How much a copy is of, if it is as well made here, by a read and a write: of a small file, which is kept whole when it was read,
+    /// into one that may be changed here, and of what is behind a file's end. `None`: the server is to copy, which needs both files, and
+    /// what they were made by on its disk.
+    #[must_use]
+    pub fn copied_here(&self, from: (Fh, u64), to: Fh, length: u64) -> Option<u32> {
+        let (source, target) = (self.opens.get(&from.0)?, self.opens.get(&to)?);
+        let node =
+            self.nodes.get(&source.node).filter(|n| n.dead.is_none() && n.sure.contains(CapSet::FILE_S))?;
+        let count = u32::try_from(node.attrs.size.saturating_sub(from.1).min(length)).ok()?;
+        let may_write = target.access.write && !target.is_direct && self.settings.write_back;
+        let may_change = || self.nodes.get(&target.node).is_some_and(|n| n.may_change(CapSet::FILE_X));
+        let is_here = source.access.read && node.attrs.size <= SMALL_FILE_BYTES && may_write && may_change();
+        (count == 0 || is_here).then_some(count)
+    }
+
     /// Copies between two files on the server. Returns how much was copied.
     pub fn copy(
         &mut self,

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::let_in::Judged;
 use crate::ask::{Generation, Question, Room, XattrMode};
+use crate::attrs::Changes;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
@@ -28,6 +29,24 @@ pub const ACCESS_LISTS: [&[u8]; 2] = [ACCESS_LIST, DEFAULT_LIST];
 #[must_use]
 pub fn is_access_list(name: &[u8]) -> bool {
     ACCESS_LISTS.contains(&name)
+}
+
+/// The bits of a mode that an access list consists of, as `system.posix_acl_access` has it (Linux's `posix_acl_xattr.h`); `None` where
+/// it names users or groups, has a mask, or is none.
+fn bits_of_list(value: &[u8]) -> Option<u32> {
+    const VERSION: [u8; 4] = 2_u32.to_le_bytes();
+    const OWNER: (u16, u32) = (0x01, 6);
+    const GROUP: (u16, u32) = (0x04, 3);
+    const OTHERS: (u16, u32) = (0x20, 0);
+    let entries = value.strip_prefix(&VERSION)?.chunks(8).map(|entry| {
+        let (tag, bits) = (entry.first_chunk::<2>()?, entry.get(2..4)?.first_chunk::<2>()?);
+        Some((u16::from_le_bytes(*tag), u32::from(u16::from_le_bytes(*bits))))
+    });
+    let entries: Vec<_> = entries.collect::<Option<_>>()?;
+    let places = [OWNER, GROUP, OTHERS];
+    let is_whole = entries.len() == places.len() && entries.iter().all(|(_, bits)| *bits <= 7);
+    let part = |(tag, shift): (u16, u32)| Some(entries.iter().find(|(t, _)| *t == tag)?.1 << shift);
+    places.into_iter().map(part).sum::<Option<u32>>().filter(|_| is_whole)
 }
 
 impl Node {
@@ -140,10 +159,27 @@ impl Machine {
         now: Now,
     ) -> Step<()> {
         let (name, value) = (Name::new(name), value.clone());
-        let at = name.clone();
-        let question = |object| Question::SetXattr { object, name, value, mode };
-        let done = self.change_xattr(turn, id, &at, question, now);
+        let done = match self.is_mode_alone(id, &name, &value) {
+            Some(mode) => {
+                let changes = Changes { mode: Some(mode), ..Changes::default() };
+                self.try_setattr(turn, id, &changes, now).map(drop)
+            }
+            None => {
+                let at = name.clone();
+                let question = |object| Question::SetXattr { object, name, value, mode };
+                self.change_xattr(turn, id, &at, question, now)
+            }
+        };
         self.counted(turn, done)
+    }
+
+    /// The mode that an access list is, which says no more than that of an object that has none: `cp -a` and `install` set such
+    /// lists, and a file system keeps none of them. Not where a set-group-id bit may have to go with it, which the server judges.
+    fn is_mode_alone(&self, id: NodeId, name: &Name, value: &[u8]) -> Option<u32> {
+        let node = self.nodes.get(&id).filter(|_| name.as_bytes() == ACCESS_LIST)?;
+        let has_none = node.sure.contains(CapSet::AUTH_S) && !node.listed;
+        let bits = bits_of_list(value).filter(|_| has_none && node.attrs.mode & 0o2000 == 0)?;
+        Some(node.attrs.mode & 0o7000 | bits)
     }
 
     /// Removes an extended attribute; always at the server. ENODATA.

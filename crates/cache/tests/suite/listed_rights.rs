@@ -223,3 +223,48 @@ fn a_list_given_to_a_directory_here_is_not_denied() {
     asked(&mut world);
     assert_eq!((list(&mut world), asked(&mut world)), (Ok(value), Vec::new()));
 }
+
+/// As `posix_acl_xattr.h` has it: a tag, bits, and whose they are.
+fn list(entries: &[(u16, u16)]) -> Bytes {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, bits) in entries {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&bits.to_le_bytes());
+        list.extend_from_slice(&u32::MAX.to_le_bytes());
+    }
+    list.into()
+}
+
+#[test]
+fn a_list_that_says_no_more_than_a_mode_sets_that_here() {
+    const PLAIN: &[(u16, u16)] = &[(0x01, 6), (0x04, 4), (0x20, 0)];
+    const WITH_A_MASK: &[(u16, u16)] = &[(0x01, 6), (0x04, 4), (0x10, 7), (0x20, 0)];
+    const NAMED: &[(u16, u16)] = &[(0x01, 6), (0x02, 7), (0x04, 4), (0x10, 7), (0x20, 0)];
+    const TWICE: &[(u16, u16)] = &[(0x01, 6), (0x01, 6), (0x20, 0)];
+    for (mode, is_listed, entries, is_set_here) in [
+        (0o666, false, PLAIN, true),
+        (0o1666, false, PLAIN, true),
+        (0o2666, false, PLAIN, false),
+        (0o666, true, PLAIN, false),
+        (0o666, false, WITH_A_MASK, false),
+        (0o666, false, NAMED, false),
+        (0o666, false, TWICE, false),
+    ] {
+        let Planted { mut world, file, ino, .. } = planted(None, is_listed);
+        let changes = Changes { mode: Some(mode), ..Changes::default() };
+        world.run(0, |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
+        asked(&mut world);
+        let value = list(entries);
+        let set =
+            |m: &mut Machine, t: &mut Turn, now| m.setxattr(t, file, LIST, (&value, XattrMode::Either), now);
+        world.run(0, set).unwrap();
+        let questions = asked(&mut world);
+        let is_asked = questions.iter().any(|question| matches!(question, Question::SetXattr { .. }));
+        assert_eq!(is_asked, !is_set_here, "{mode:o} {is_listed} {entries:?}: {questions:?}");
+        if is_set_here {
+            assert_eq!(questions, [], "nor anything else");
+            world.drain();
+            assert_eq!(world.server.fs.inodes[&ino].mode, mode & 0o7000 | 0o640);
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod ahead;
 mod appends;
 mod asked_back;
 mod both_sides;
+mod copied;
 mod counted;
 mod delegated;
 mod direct;
