@@ -97,6 +97,13 @@ impl Clean {
         }
     }
 
+    /// It was not given it after all.
+    pub(crate) fn was_not_taken(&mut self, id: NodeId) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.origin = Origin::Written;
+        }
+    }
+
     /// What is kept of a file, unless the kernel has it.
     pub(crate) fn not_read(&self, id: NodeId) -> Option<Whole> {
         let file = self.files.get(&id).filter(|file| file.origin != Origin::Read)?;

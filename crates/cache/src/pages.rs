@@ -35,8 +35,7 @@ impl Machine {
         now: Now,
     ) -> Outcome<()> {
         let caps = self.settings.caps;
-        let is_direct = self.opens.get(&fh).is_some_and(|open| open.is_direct);
-        let is_past_pages = turn.reads_into.map_or(is_direct, |into| into == ReadInto::Memory);
+        let is_past_pages = self.is_past_pages(turn, fh);
         let node = self.node_mut(id)?;
         if node.held.contains(CapSet::FILE_S) {
             node.told_data = true;
@@ -52,6 +51,12 @@ impl Machine {
             return self.park(turn, now);
         }
         self.ask_for_cover(turn, id, now)
+    }
+
+    /// Whether the kernel keeps nothing of what it reads now.
+    pub(crate) fn is_past_pages(&self, turn: &Turn, fh: Fh) -> bool {
+        let is_direct = || self.opens.get(&fh).is_some_and(|open| open.is_direct);
+        turn.reads_into.map_or_else(is_direct, |into| into == ReadInto::Memory)
     }
 
     /// Whether a write leaves anything with the kernel: a page of which it writes a part is only kept where all of it was there

@@ -1,20 +1,7 @@
-//! What the kernel is given of files' data that it has not asked for: a small file that is kept here is known to be read soon when
-//! it is opened, and has to go without being read when there is no room any more. Its pages stay for as long as nobody wants the
-//! memory for something else.
-//!
-//! *At an open* to read, the first one, it is given before the open is answered. So it does not ask, and knows no less of the file's
-//! attributes than before: a READ makes it forget the time of access, and ask for that at the next `fstat`.
-//!
-//! *What goes to make room*, though all of it may be shown as before, is given by whoever tells the kernel what to forget. It is
-//! decided twice: when the file goes, and when that is about to be done. Only what went out from here: what was brought before
-//! anybody came for it nobody may want.
-//!
-//! In both cases only what the kernel has not read, and what a read would be answered; and nobody may have the file open. From the
-//! decision until it is done nobody opens the file or sets its size: who would waits here, as for anything else, and so can be
-//! interrupted before he has changed anything. Who has a file open may change it in the kernel's pages, over which the old data
-//! would come; and whoever reads or writes it has pages of it locked until he is answered, for which the store would wait. As nobody
-//! has, it waits for no request: all threads that serve requests may wait for it, and it ends. For the same reason what the kernel
-//! is to forget of the file meanwhile waits, so as to come behind.
+//! What the kernel is given of files' data that it has not asked for: of a small file kept here when it is opened to be read, and
+//! when it has to go to make room. Nobody else may have the file open then, nor opens it or sets its size before that is done: he
+//! might change it in the kernel's pages, over which the old data would come, or hold pages locked for which the store would wait. As
+//! nobody has, it waits for no request, and ends. See `client-cache.md`.
 
 use std::collections::VecDeque;
 
@@ -126,14 +113,18 @@ impl Machine {
     pub fn stored(&mut self, id: NodeId, is_taken: bool) {
         self.stores.storing.retain(|being| *being != id);
         self.stats.stores += u64::from(is_taken);
+        if !is_taken {
+            self.clean.was_not_taken(id);
+        }
         if std::mem::take(&mut self.stores.is_waited_for) {
             self.progress += 1;
         }
     }
 
-    /// Whether it is being given what this file holds, which is to come before what is to be forgotten of it.
+    /// Whether it is being given what this file holds, which is to come before what is to be forgotten of it. Who hears so may wait: the
+    /// machine moves when that is over.
     #[must_use]
-    pub fn is_being_stored(&mut self, id: NodeId) -> bool {
+    pub fn waits_for_store(&mut self, id: NodeId) -> bool {
         let is_so = self.stores.storing.contains(&id);
         self.stores.is_waited_for |= is_so;
         is_so
@@ -142,7 +133,7 @@ impl Machine {
     /// Waits until the kernel is not being given this file's data. To be asked before anything is done that lets somebody change it
     /// or read it, under the same lock.
     pub(crate) fn not_being_stored(&mut self, id: NodeId) -> Outcome<()> {
-        if self.is_being_stored(id) { self.wait(Wait::Stored) } else { Ok(()) }
+        if self.waits_for_store(id) { self.wait(Wait::Stored) } else { Ok(()) }
     }
 
     fn may_store_closed(&self, id: NodeId, whole: &Whole) -> bool {

@@ -34,7 +34,7 @@ pub enum Forget {
     /// A directory's listing, and what of one is on its way to a reader: those who read it now have all they were given when
     /// this is done (`inval_entry` of whatever name, which waits for them; then `inval_inode` with offset 0).
     Listing(NodeId),
-    /// Nothing: it is given a file's data, to keep for as long as it has room. To be left out unless
+    /// Not to be forgotten: it is given a file's data, to keep for as long as it has room. To be left out unless
     /// [`begin_store`](crate::Machine::begin_store) says yes when it is about to be done; then
     /// [`stored`](crate::Machine::stored) is called.
     Store(NodeId, Whole),
@@ -154,7 +154,7 @@ pub struct Stats {
     pub recalls: u64,
     pub releases: u64,
     pub invalidations: u64,
-    /// Files of which the kernel took the data, as there was no room for it here any more.
+    /// Files of which the kernel took the data, when they were opened or there was no room for it here any more.
     pub stores: u64,
     /// Blocks kept on this host's disk now.
     pub blocks: u64,

@@ -2,7 +2,7 @@
 //!
 //! **Never call these from a method of [`crate::Filesystem`]**, and not while holding a lock that such a method waits
 //! for: several of them wait for requests that are under way, perhaps for the very one that calls. Send them from a
-//! thread of their own. They may be called from many threads at once.
+//! thread of their own; but for `store`, of a file that nobody has had open. They may be called from many threads at once.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

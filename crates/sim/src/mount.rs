@@ -292,7 +292,7 @@ impl Mount {
     /// Whether it is to come behind what the kernel is being given of this file.
     fn is_being_stored(&self, what: &Forget) -> bool {
         let (Forget::Data(id) | Forget::Pages(id, ..)) = what else { return false };
-        self.touch(|machine, _| machine.is_being_stored(*id)) == Some(true)
+        self.touch(|machine, _| machine.waits_for_store(*id)) == Some(true)
     }
 
     /// What is relied on, of everything.

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use holdfast_cache::{Forget, Invalidation, NodeId, Whole};
-use holdfast_client::Cancel;
 use parking_lot::{Condvar, Mutex};
 
 use crate::volume::Shared;
@@ -221,11 +220,23 @@ fn dirs_of(names: &[Invalidation]) -> Vec<NodeId> {
 }
 
 impl Shared {
-    /// The kernel was given what a file holds, and took it or not.
-    pub(crate) fn kernel_was_given(&self, id: NodeId, is_taken: bool) {
-        let mut machine = self.machine.lock();
-        machine.stored(id, is_taken);
-        self.look_for_work(machine);
+    /// Gives the kernel what a file holds that nobody but the caller has open, who is not answered yet. Waits for nothing.
+    pub(crate) fn give(&self, others: &dyn Invalidate, id: NodeId, whole: Whole) {
+        let mut giving = Giving { shared: self, id, is_taken: false };
+        giving.is_taken = others.forget(&Forget::Store(id, whole));
+    }
+}
+
+/// A file's data is being given to the kernel, for which others wait. It is over when this goes, however that comes about.
+struct Giving<'a> {
+    shared: &'a Shared,
+    id: NodeId,
+    is_taken: bool,
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        self.shared.stored(self.id, self.is_taken);
     }
 }
 
@@ -239,13 +250,15 @@ impl Source for Shared {
     }
 
     fn stored(&self, id: NodeId, is_taken: bool) {
-        self.kernel_was_given(id, is_taken);
+        let mut machine = self.machine.lock();
+        machine.stored(id, is_taken);
+        self.look_for_work(machine);
     }
 
     fn wait_for_stores(&self, id: NodeId) {
-        let is_over = || (!self.machine.lock().is_being_stored(id)).then_some(());
+        let is_over = || (!self.machine.lock().waits_for_store(id)).then_some(());
         if is_over().is_none() {
-            self.progressed.wait(&Cancel::new(), None, is_over);
+            self.progressed.wait(&self.given_up, None, is_over);
         }
     }
 
@@ -268,6 +281,3 @@ pub(crate) fn stand_in(shared: &Shared, others: &dyn Invalidate) {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod storing;

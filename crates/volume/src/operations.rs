@@ -188,8 +188,7 @@ impl Volume {
         })?;
         // Before the answer, after which the file may be read. This waits for nothing: nobody has had it open.
         if let (Some((node, whole)), Some(believer)) = (given, believer) {
-            let is_taken = believer.forget(&Forget::Store(node, whole));
-            self.0.kernel_was_given(node, is_taken);
+            self.0.give(&**believer, node, whole);
         }
         Ok(opened)
     }

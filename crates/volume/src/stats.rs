@@ -269,7 +269,7 @@ pub struct Stats {
     pub releases: u64,
     /// Things the kernel was told to forget.
     pub invalidations: u64,
-    /// Files of which it took the data, as there was no room for it here any more.
+    /// Files of which it took the data, when they were opened or there was no room for it here any more.
     #[serde(default)]
     pub stores: u64,
 }

@@ -126,10 +126,13 @@ impl Machine {
         let node = self.node(id)?;
         let is_for_server =
             node.listed && changes.mode.is_some() || node.hidden.is_some() || !self.will_be_there(node);
-        let may_help = self.settings.batches && changes.size.is_none() && !is_for_server && !turn.acquired;
-        if !may_help || self.may_change_by(id, changes)? {
+        // While a change of it is being asked for nothing can be changed here, whatever is held.
+        let may_help =
+            self.settings.batches && changes.size.is_none() && !is_for_server && node.changing == 0;
+        if !may_help || (turn.acquired && !is_timed) || self.may_change_by(id, changes)? {
             return Ok(());
         }
+        // Where the data was just refused, that is noted.
         let Some(want) = self.want_alone(turn, id, now)? else { return Ok(()) };
         let want = if is_timed { want } else { want.without(CapSet::FILE_X) | CapSet::FILE_S };
         let object = self.handle(turn, id)?;

@@ -76,7 +76,9 @@ impl Machine {
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
             let to = usize::try_from(end).unwrap_or(usize::MAX).min(whole.len());
             let part = whole.slice(from..to.max(from));
-            self.clean.was_read(id);
+            if !self.is_past_pages(turn, fh) {
+                self.clean.was_read(id);
+            }
             self.came_for(fh, id, now);
             return Ok(vec![part]);
         }

@@ -187,7 +187,7 @@ impl Machine {
             return Entry { node: id, attrs, entry_valid, attr_valid: false };
         };
         // What it has forgotten it has no pages of.
-        node.pages_covered |= node.lookups == 0;
+        node.pages_covered |= node.lookups == 0 && node.opens.is_empty();
         node.lookups += 1;
         let attr_valid = node.is_sure();
         node.told_attrs |= attr_valid;

@@ -213,3 +213,32 @@ fn a_name_of_what_is_promised_is_known_before_it_is_removed_for_the_number_of_na
     let shown = machine.getattr(&mut turn, node, now(4));
     assert!(matches!(shown, Step::Ask(_)), "it is not believed any more: {shown:?}");
 }
+
+/// No delegation comes with a create, so what is written through it the kernel keeps uncovered.
+#[test]
+fn what_the_kernel_keeps_of_a_file_that_was_made_is_dropped_at_the_first_open_that_a_delegation_covers() {
+    let root = Object { handle: Handle::new(b"root"), attrs: attrs(Kind::Dir, 0, 0o755), grant: None };
+    let mut machine = Machine::new(&root, Settings::default());
+    let (mut turn, flags) =
+        (Turn::new(Caller::new(1000, 1000)), OpenFlags { access: BOTH, ..OpenFlags::default() });
+    let Step::Ask(ask) = machine.create(&mut turn, NodeId::ROOT, b"f", 0o640, flags, now(1)) else {
+        panic!("not asked")
+    };
+    let object = Object { handle: handle(), attrs: attrs(Kind::File, 1000, 0o640), grant: None };
+    let answer = Answer::Created { object, open: Some(OpenToken(1)), made: true, dir: None, dir_attrs: None };
+    machine.absorb(&mut turn, *ask, Ok(answer), now(1));
+    let step = machine.create(&mut turn, NodeId::ROOT, b"f", 0o640, flags, now(1));
+    let Step::Done((entry, opened)) = step else { panic!("{step:?}") };
+    machine.release(opened.fh, now(2));
+    assert!(!opened.keep_cache);
+    let (mut turn, flags) =
+        (Turn::new(Caller::new(1000, 1000)), OpenFlags { access: READ, ..OpenFlags::default() });
+    let Step::Ask(ask) = machine.open(&mut turn, entry.node, flags, now(3)) else { panic!("not asked") };
+    let attrs = attrs(Kind::File, 1000, 0o640);
+    let answer = Answer::Opened { open: Some(OpenToken(2)), attrs, grant: grant(SHARED, 1) };
+    machine.absorb(&mut turn, *ask, Ok(answer), now(3));
+    match machine.open(&mut turn, entry.node, flags, now(3)) {
+        Step::Done(opened) => assert!(!opened.keep_cache, "others may have written since"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -81,3 +81,20 @@ fn what_others_want_as_well_the_server_changes() {
     assert!(matches!(again.last(), Some(Question::SetAttr { .. })), "{again:?}");
     assert!(!again.iter().any(|asked| matches!(asked, Question::Acquire { .. })), "{again:?}");
 }
+
+#[test]
+fn of_what_others_write_the_server_sets_the_time_and_it_is_asked_for_once() {
+    let mut world = World::new(2, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(1, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o666, flags, now)).unwrap();
+    world.drain();
+    let file = look_up(&mut world, 0);
+    // The server has it open for that one as well, so it cannot be had alone.
+    world.run(1, |m, t, now| m.fsync(t, made.0.node, Some(made.1.fh), now)).unwrap();
+    let acquired =
+        |asked: &[Question]| asked.iter().filter(|asked| matches!(asked, Question::Acquire { .. })).count();
+    let first = asked(&mut world, |world| touch(world, file, 1));
+    assert!(matches!(first.last(), Some(Question::SetAttr { .. })), "{first:?}");
+    let later = asked(&mut world, |world| (2..8).for_each(|seconds| touch(world, file, seconds)));
+    assert_eq!(acquired(&later), 0, "{later:?}");
+}

@@ -34,3 +34,33 @@ fn who_asked_for_zeros_and_is_refused_hears_it_when_the_kernel_has_forgotten() {
         }
     }
 }
+
+/// He is answered before it is known what was done, and the kernel drops nothing of what it takes to have failed.
+#[test]
+fn who_gives_up_what_may_put_zeros_or_other_data_into_a_file_has_the_kernel_drop_what_it_keeps() {
+    let mut world = World::new(1, true, 1);
+    let ((node, fh), (_, from)) = (world.made_and_open(b"f"), world.made_and_open(b"g"));
+    let data = Bytes::from(vec![1; 100_000]);
+    for fh in [fh, from] {
+        world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)).unwrap();
+    }
+    world.drain();
+    let zero = |m: &mut Machine, t: &mut Turn, now| {
+        m.allocate(t, fh, AllocateMode::ZeroRangeKeepSize, (0, 4096), now)
+    };
+    let copy = |m: &mut Machine, t: &mut Turn, now| match m.copy(t, (from, 0), (fh, 0), 100_000, now) {
+        Step::Ask(ask) => Step::Ask(ask),
+        other => panic!("{other:?}"),
+    };
+    type Act<'a> = &'a dyn Fn(&mut Machine, &mut Turn, Now) -> Step<()>;
+    for act in [&zero as Act<'_>, &copy] {
+        world.invalidate(0);
+        let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+        let machine = &mut world.clients[0].machine;
+        let Step::Ask(ask) = act(machine, &mut turn, now) else { panic!("the server is to be asked") };
+        machine.given_up(&ask);
+        let told = machine.take_invalidations();
+        assert!(told.iter().any(|told| told.what == Forget::Data(node)), "{told:?}");
+        machine.absorb(&mut turn, *ask, Err(Errno::EINTR), now);
+    }
+}

@@ -1,6 +1,6 @@
 //! Room for files whose size stays, which NFS cannot reserve: asked for beside the stream.
 
-use holdfast_cache::{AllocateMode, Answer, Ask, Errno, Handle, Question};
+use holdfast_cache::{AllocateMode, Answer, Errno, Handle, Question};
 use holdfast_wire::caps::{BatchOp, Features, Ref};
 
 use super::aside::Asking;
@@ -38,7 +38,7 @@ impl Inner {
         };
         let (range, is_open) = ((*offset, *length), open.is_some());
         self.reserve(object, range, is_open, (ask, cred, cancel))?;
-        let mut free = Ask { question: ask.question.clone(), ..ask.clone() };
+        let mut free = ask.clone();
         if let Question::Allocate { mode, .. } = &mut free.question {
             *mode = AllocateMode::PunchHole;
         }

@@ -3,6 +3,8 @@ use bytes::Bytes;
 use holdfast_cache::Name;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod storing;
+
 /// Names of directory 1 are kept as long as it is locked.
 #[derive(Default)]
 struct Kernel {

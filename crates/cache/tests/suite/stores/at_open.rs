@@ -20,9 +20,9 @@ fn who_opens_to_read_what_was_sent_has_it_with_the_open_and_the_next_one_has_it_
     let (fh, given) = open_and_given(&mut world, node, READ);
     let (of, whole) = given.expect("the kernel has not all of it");
     assert_eq!((of, &whole.data[..]), (node, &b"before"[..]));
-    assert!(world.clients[0].machine.is_being_stored(node));
+    assert!(world.clients[0].machine.waits_for_store(node));
     world.clients[0].machine.stored(node, true);
-    assert!(!world.clients[0].machine.is_being_stored(node));
+    assert!(!world.clients[0].machine.waits_for_store(node));
     assert_eq!(world.clients[0].machine.stats().stores, 1);
     close(&mut world, fh);
     let (fh, given) = open_and_given(&mut world, node, READ);
@@ -76,4 +76,23 @@ fn nobody_else_opens_what_is_given_with_an_open_nor_sets_its_size() {
     assert_ne!(machine.progress(), seen, "who waits is told");
     let step = machine.setattr(&mut turn, node, &size, now);
     assert!(!matches!(step, Step::Wait(_) | Step::Failed(_)), "{step:?}");
+}
+
+#[test]
+fn what_was_read_past_the_kernels_pages_or_was_not_taken_is_given_at_the_next_open() {
+    let (mut world, node) = sent();
+    let past = world.run(0, |m, t, now| m.open(t, node, READ, now)).unwrap().fh;
+    let read = world.run(0, |m, t, now| {
+        t.reads_into(ReadInto::Memory);
+        m.read(t, past, 0, 64, now)
+    });
+    assert_eq!(read.unwrap().concat(), b"before");
+    close(&mut world, past);
+    for is_taken in [false, true] {
+        let (fh, given) = open_and_given(&mut world, node, READ);
+        assert!(given.is_some());
+        world.clients[0].machine.stored(node, is_taken);
+        close(&mut world, fh);
+    }
+    assert_eq!(open_and_given(&mut world, node, READ).1, None);
 }

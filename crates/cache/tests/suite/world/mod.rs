@@ -476,7 +476,7 @@ impl World {
             client.machine.stored(*node, true);
         }
         if let Forget::Data(node) | Forget::Pages(node, ..) = &next.what
-            && self.clients[c].machine.is_being_stored(*node)
+            && self.clients[c].machine.waits_for_store(*node)
         {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Files that are kept no longer for want of room, over a kernel that takes its time.
+//! Tests of files whose data the kernel is given, over one that takes its time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -198,7 +198,6 @@ fn nobody_has_opened_a_file_nor_set_its_size_while_it_is_being_stored() {
     }
 }
 
-/// So nothing of it is left behind.
 #[test]
 fn what_is_given_with_an_open_comes_before_what_is_forgotten_for_a_recall() {
     let on = Storing::keeping(1 << 20);
