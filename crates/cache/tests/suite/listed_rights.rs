@@ -224,6 +224,19 @@ fn a_list_given_to_a_directory_here_is_not_denied() {
     assert_eq!((list(&mut world), asked(&mut world)), (Ok(value), Vec::new()));
 }
 
+#[test]
+fn a_list_that_is_not_there_is_removed_here() {
+    for is_listed in [false, true] {
+        let Planted { mut world, dir, file, .. } = planted(None, is_listed);
+        for (node, name) in [(file, DEFAULT), (file, LIST), (dir, LIST)] {
+            let removed = world.run(0, |m, t, now| m.removexattr(t, node, name, now));
+            let is_there = is_listed && name == LIST;
+            assert!(is_there || removed.is_ok(), "{is_listed} {node:?}: {removed:?}");
+            assert_eq!(asked(&mut world).is_empty(), !is_there, "{is_listed} {node:?}");
+        }
+    }
+}
+
 /// As `posix_acl_xattr.h` has it: a tag, bits, and whose they are.
 fn list(entries: &[(u16, u16)]) -> Bytes {
     let mut list = 2_u32.to_le_bytes().to_vec();
