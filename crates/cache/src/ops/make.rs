@@ -442,6 +442,12 @@ impl Machine {
                 node.attrs.ctime = now.wall;
                 let attrs = node.attrs;
                 self.queue(Op::Link { node: id, dir: parent, name: name_owned }, &turn.caller, now);
+                if self.node(id)?.is_sure() || self.is_alone() {
+                    return Ok(self.entry(parent, name, id, attrs));
+                }
+                // Size and times may be others'.
+                turn.looked = Some((id, attrs));
+                let attrs = self.attrs_of_done(turn, Ok(None), (id, attrs), now)?;
                 return Ok(self.entry(parent, name, id, attrs));
             }
             _ => {}

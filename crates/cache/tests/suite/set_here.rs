@@ -4,6 +4,7 @@ use holdfast_base::Timestamp;
 use holdfast_cache::*;
 
 use crate::world::World;
+use crate::world::fs::ROOT;
 
 /// A file that one mount has made, and another has found.
 fn found() -> (World, NodeId) {
@@ -97,4 +98,26 @@ fn of_what_others_write_the_server_sets_the_time_and_it_is_asked_for_once() {
     assert!(matches!(first.last(), Some(Question::SetAttr { .. })), "{first:?}");
     let later = asked(&mut world, |world| (2..8).for_each(|seconds| touch(world, file, seconds)));
     assert_eq!(acquired(&later), 0, "{later:?}");
+}
+
+#[test]
+fn who_links_what_others_write_is_told_what_they_have_written() {
+    let mut world = World::new(1, true, 1);
+    world.have_root_alone();
+    let (node, fh) = world.made_and_open(b"f");
+    let now = world.now();
+    world.clients[0].machine.release(fh, now);
+    world.drain();
+    let handle = world.clients[0].machine.handle_of(node).unwrap();
+    let ino = world.server.fs.look(ROOT, b"f").unwrap().unwrap();
+    let rest = CapSet::ALL_X.without(CapSet::FILE_S | CapSet::FILE_X);
+    world.clients[0].machine.recalled(&handle, rest, 1 << 40, now);
+    world.drain();
+    world.server.fs.write(ino, 0, b"theirs").unwrap();
+    let link = |m: &mut Machine, t: &mut Turn, now| m.link(t, node, NodeId::ROOT, b"x", now);
+    let mut linked = None;
+    let questions = asked(&mut world, |world| linked = Some(world.run(0, link).unwrap().attrs));
+    assert!(!questions.iter().any(|asked| matches!(asked, Question::Link { .. })), "it is named here");
+    let linked = linked.unwrap();
+    assert_eq!((linked.size, linked.nlink), (6, 2));
 }
