@@ -97,6 +97,9 @@ pub struct Turn {
     pub(crate) end_seen: Option<u64>,
     /// What a name was found to be, or got by a change that is done, whose attributes had to be asked for again.
     pub(crate) looked: Option<(crate::ids::NodeId, crate::attrs::Attrs)>,
+    /// What a name was known to stand for, of which it asks; and of which it was heard last that it has gone.
+    pub(crate) asks_of: Option<crate::ids::NodeId>,
+    pub(crate) gone: Option<crate::ids::NodeId>,
     /// It reads a directory as a whole.
     pub(crate) is_filling: bool,
     /// An open that is being asked for so that a file outlives its last name, and the file of which it was had.
@@ -172,6 +175,8 @@ impl Turn {
             named_at: None,
             end_seen: None,
             looked: None,
+            asks_of: None,
+            gone: None,
             is_filling: false,
             opening: None,
             opened: None,
@@ -275,5 +280,19 @@ impl Turn {
     /// The answer to the last question, if it was not used yet.
     pub(crate) fn take(&mut self) -> Outcome<Option<Fresh>> {
         self.fresh.take().transpose().map_err(Stop::Failed)
+    }
+
+    /// The same of an operation on names. That what a name stood for has gone says nothing of the name, which others may have given to
+    /// another file: it begins anew. Where the server goes on to say so of one file, which it does not find and has a name for, it fails.
+    pub(crate) fn take_of_names(&mut self) -> Outcome<Option<Fresh>> {
+        let asked_of = self.asks_of.take();
+        match self.take() {
+            Err(Stop::Failed(Errno::ESTALE)) if asked_of.is_some() && asked_of != self.gone => {
+                self.gone = asked_of;
+                (self.looked, self.target, self.opening) = (None, None, None);
+                Ok(None)
+            }
+            taken => taken,
+        }
     }
 }

@@ -75,6 +75,7 @@ impl Machine {
         turn.adds_ours = self.node(id)?.has_unsent(begun);
         let object = self.handle(turn, id)?;
         let (open, want) = (self.token(id, false), self.want(Some(id), CapSet::ALL_S, now));
+        turn.asks_of = Some(id);
         self.ask(turn, Question::GetAttr { object, open, want })
     }
 

@@ -29,7 +29,7 @@ impl Machine {
     fn try_lookup(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Outcome<Lookup> {
         self.directory(parent, now)?;
         check_name(name)?;
-        let fresh = turn.take()?;
+        let fresh = turn.take_of_names()?;
         let found = match self.known(parent, name) {
             Known::Absent => return Ok(Lookup::Absent { valid: self.tell_absent(parent, name) }),
             Known::Present(id) => Some((id, self.fresh_attrs(turn, id, fresh.as_ref(), now)?)),

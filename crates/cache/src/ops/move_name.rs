@@ -40,7 +40,7 @@ impl Machine {
             self.directory(dir, now)?;
             check_name(name)?;
         }
-        match turn.take()? {
+        match turn.take_of_names()? {
             Some(Fresh::Gone) if turn.hiding.is_some() => self.hidden(turn, to.0),
             Some(Fresh::Gone) => {
                 if mode == RenameMode::Replace {

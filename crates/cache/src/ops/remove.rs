@@ -42,7 +42,7 @@ impl Machine {
     ) -> Outcome<()> {
         self.directory(parent, now)?;
         check_name(name)?;
-        let fresh = turn.take()?;
+        let fresh = turn.take_of_names()?;
         match fresh {
             Some(Fresh::Gone) => {
                 self.removed(turn, parent, now);
@@ -342,7 +342,7 @@ impl Machine {
             return Ok(false);
         }
         let object = self.handle(turn, id)?;
-        turn.opening = Some((id, needed));
+        (turn.opening, turn.asks_of) = (Some((id, needed)), Some(id));
         self.ask(turn, Question::Open { object, access: needed, truncate: false, want: CapSet::NONE })
     }
 

@@ -12,6 +12,7 @@ mod counted;
 mod delegated;
 mod direct;
 mod forgotten;
+mod gone_since;
 mod kept_beside;
 mod kept_blocks;
 mod late;

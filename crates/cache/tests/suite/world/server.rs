@@ -320,7 +320,7 @@ impl Server {
     }
 
     /// Forgets files without names that nobody has open.
-    pub(super) fn collect(&mut self) {
+    pub fn collect(&mut self) {
         let open = self.opens.values().map(|(ino, _)| *ino);
         let open: BTreeSet<u64> = open.chain(self.pooled.keys().copied()).collect();
         let gone: Vec<u64> = self
