@@ -4,6 +4,7 @@
 mod attr;
 mod data;
 pub(crate) mod dirs;
+mod hide;
 mod let_in;
 mod lock;
 mod lookup;

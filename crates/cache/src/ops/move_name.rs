@@ -41,7 +41,11 @@ impl Machine {
             check_name(name)?;
         }
         match turn.take_of_names()? {
-            Some(Fresh::Gone) if turn.hiding.is_some() => self.hidden(turn, to.0),
+            Some(Fresh::Gone) if turn.hiding.is_some() => {
+                self.hidden(turn, to.0);
+                // Its name is free.
+                turn.target = Some(None);
+            }
             Some(Fresh::Gone) => {
                 if mode == RenameMode::Replace {
                     self.renamed_at_server(turn);
@@ -113,7 +117,7 @@ impl Machine {
         if let Some(id) = replaced
             && self.must_hide(turn, id, now)?
         {
-            return self.hide_victim(turn, to, id, now);
+            return self.hide(turn, to, id, now);
         }
         if let Some(id) = replaced {
             self.prepare_removal(turn, id, now)?;
@@ -134,34 +138,6 @@ impl Machine {
             want_dir: self.want(Some(to.0), CapSet::ALL_X, now),
         };
         self.ask(turn, question)
-    }
-
-    fn hide_victim(&mut self, turn: &mut Turn, place: Place<'_>, id: NodeId, now: Now) -> Outcome<()> {
-        let hidden = Name::new(format!(".holdfast-{:x}-{}", self.node(id)?.attrs.fileid, id.0).as_bytes());
-        turn.hiding = Some(hidden.clone());
-        turn.looked = Some((id, self.node(id)?.attrs));
-        let dir = self.handle(turn, place.0)?;
-        let question = Question::Rename {
-            from_dir: dir.clone(),
-            from: Name::new(place.1),
-            to_dir: dir,
-            to: hidden,
-            mode: RenameMode::Replace,
-            object: self.node(id)?.handle.clone(),
-            victim: None,
-            want_dir: self.want(Some(place.0), CapSet::ALL_S, now),
-        };
-        self.ask(turn, question)
-    }
-
-    /// The file that was to be replaced is hidden; its name is free.
-    fn hidden(&mut self, turn: &mut Turn, dir: NodeId) {
-        if let (Some((id, _)), Some(name)) = (turn.looked.take(), turn.hiding.take())
-            && let Some(node) = self.nodes.get_mut(&id)
-        {
-            node.hidden = Some((dir, name, turn.caller.clone()));
-        }
-        turn.target = Some(None);
     }
 
     fn renamed_at_server(&mut self, turn: &mut Turn) {

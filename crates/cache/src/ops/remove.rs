@@ -3,7 +3,7 @@
 use holdfast_base::limits::{ACQUIRE_ITEMS_MAX, CLEARING_MS};
 
 use super::lookup::check_name;
-use crate::ask::{Access, Question, RenameMode};
+use crate::ask::Question;
 use crate::dir::Known;
 use crate::errno::Errno;
 use crate::extent::Progress;
@@ -102,14 +102,11 @@ impl Machine {
 
     /// After the server has removed a name, or hidden it.
     fn removed(&mut self, turn: &mut Turn, parent: NodeId, now: Now) {
+        if turn.hiding.is_some() {
+            return self.hidden(turn, parent);
+        }
         let Some((id, _)) = turn.looked.take() else { return };
         self.note_clearing(parent, id, now);
-        if let Some(name) = turn.hiding.take() {
-            if let Some(node) = self.nodes.get_mut(&id) {
-                node.hidden = Some((parent, name, turn.caller.clone()));
-            }
-            return;
-        }
         self.drop_data_after_removal(turn, id);
         self.lost_name(id);
     }
@@ -318,73 +315,6 @@ impl Machine {
             }
         }
         self.ask(turn, Question::Acquire { items })
-    }
-
-    /// Makes sure that who has the file open can go on using it after its last name has gone: the server has to know of
-    /// an open. True where that does not help, and the name has to be hidden instead.
-    pub(crate) fn must_hide(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<bool> {
-        let _ = now;
-        let node = self.node(id)?;
-        let last = node.attrs.nlink <= 1 || !node.sure.contains(CapSet::LINK_S);
-        if node.opens.is_empty() || node.dir.is_some() || !last || node.hidden.is_some() {
-            return Ok(false);
-        }
-        if !self.settings.preserves_unlinked {
-            return Ok(true);
-        }
-        let opens = || node.opens.iter().filter_map(|fh| self.opens.get(fh));
-        let needed = opens().fold(Access::default(), |all, open| Access {
-            read: all.read | open.access.read,
-            write: all.write | open.access.write,
-        });
-        // One that is good for all: whoever closes it leaves it to another.
-        if opens().any(|open| open.at_server && open.covers.has(needed)) || turn.opened == Some(id) {
-            return Ok(false);
-        }
-        let object = self.handle(turn, id)?;
-        (turn.opening, turn.asks_of) = (Some((id, needed)), Some(id));
-        self.ask(turn, Question::Open { object, access: needed, truncate: false, want: CapSet::NONE })
-    }
-
-    /// The open that was asked for belongs to the file's opens from now on.
-    pub(crate) fn attach(&mut self, turn: &mut Turn, token: Option<crate::ids::OpenToken>) {
-        let Some((id, access)) = turn.opening.take() else { return };
-        turn.opened = Some(id);
-        let Some(token) = token else { return };
-        let fhs = self.nodes.get(&id).map(|n| n.opens.clone()).unwrap_or_default();
-        for fh in fhs {
-            if let Some(open) = self.opens.get_mut(&fh).filter(|o| o.token.is_none() && access.has(o.access))
-            {
-                (open.token, open.covers, open.at_server) = (Some(token), access, true);
-                return;
-            }
-        }
-        self.closes.push((token, turn.caller.clone(), id));
-    }
-
-    /// Gives the name that is to go another, hidden one, until the last close.
-    fn hide(
-        &mut self,
-        turn: &mut Turn,
-        (parent, name): (NodeId, &[u8]),
-        id: NodeId,
-        now: Now,
-    ) -> Outcome<()> {
-        let hidden = Name::new(format!(".holdfast-{:x}-{}", self.node(id)?.attrs.fileid, id.0).as_bytes());
-        turn.hiding = Some(hidden.clone());
-        turn.looked = Some((id, self.node(id)?.attrs));
-        let dir = self.handle(turn, parent)?;
-        let question = Question::Rename {
-            from_dir: dir.clone(),
-            from: Name::new(name),
-            to_dir: dir,
-            to: hidden,
-            mode: RenameMode::Replace,
-            object: self.node(id)?.handle.clone(),
-            victim: None,
-            want_dir: self.want(Some(parent), CapSet::ALL_S, now),
-        };
-        self.ask(turn, question)
     }
 
     /// Drops everything queued about an object that was made here, not sent yet, and has lost its last name.
