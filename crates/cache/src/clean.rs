@@ -116,6 +116,9 @@ impl Node {
     /// the file holds later.
     pub(crate) fn doubt(&mut self, kinds: CapSet, at: Generation) {
         self.sure = self.sure.without(kinds);
+        if let Some(hidden) = self.hidden.as_mut().filter(|_| kinds.contains(CapSet::LINK_S)) {
+            hidden.is_only_name = false;
+        }
         if kinds.contains(CapSet::FILE_S) {
             self.data.differs(at);
             let change = self.known_change();

@@ -123,9 +123,20 @@ pub(crate) struct Node {
     pub(crate) is_releasing: bool,
     /// All data that the kernel has was read while `FILE_S` was held.
     pub(crate) pages_covered: bool,
-    /// Names that are hidden until the last close.
-    pub(crate) hidden: Option<(NodeId, Name, Caller)>,
+    /// A name of it is hidden until the last close.
+    pub(crate) hidden: Option<Hidden>,
     pub(crate) touched: Instant,
+}
+
+/// A name under which a file is hidden that is open and has lost its own.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    pub(crate) dir: NodeId,
+    pub(crate) name: Name,
+    /// Who has removed its own.
+    pub(crate) caller: Caller,
+    /// It has no other: that was sure, and whoever gives it one asks `LINK_S` back.
+    pub(crate) is_only_name: bool,
 }
 
 /// A recall that is being answered.

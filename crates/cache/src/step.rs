@@ -116,7 +116,7 @@ pub struct Turn {
     /// by the kernel.
     pub(crate) found: Option<Found>,
     /// The name under which a file is being hidden.
-    pub(crate) hiding: Option<crate::ids::Name>,
+    pub(crate) hiding: Option<crate::node::Hidden>,
     /// What the kernel gets of this operation it drops before a recall under way is answered.
     pub(crate) is_dropped: bool,
     /// Since when it waits for a release.

@@ -1,9 +1,10 @@
 //! Names of files that are open, where the server forgets what has no name: they are hidden until the last close, and go with
-//! that. Decides whether an open at the server does as well.
+//! that. Decides whether an open at the server does as well, and what becomes of the file's data.
 
 use crate::ask::{Access, Question, RenameMode};
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::Hidden;
 use crate::step::{Outcome, Turn};
 use holdfast_base::CapSet;
 
@@ -58,10 +59,16 @@ impl Machine {
         id: NodeId,
         now: Now,
     ) -> Outcome<()> {
-        let hidden = Name::new(format!(".holdfast-{:x}-{}", self.node(id)?.attrs.fileid, id.0).as_bytes());
-        turn.hiding = Some(hidden.clone());
-        turn.looked = Some((id, self.node(id)?.attrs));
         let dir = self.handle(turn, parent)?;
+        let node = self.node(id)?;
+        let hidden = Name::new(format!(".holdfast-{:x}-{}", node.attrs.fileid, id.0).as_bytes());
+        turn.looked = Some((id, node.attrs));
+        turn.hiding = Some(Hidden {
+            dir: parent,
+            name: hidden.clone(),
+            caller: turn.caller.clone(),
+            is_only_name: node.sure.contains(CapSet::LINK_S) && node.attrs.nlink <= 1,
+        });
         let question = Question::Rename {
             from_dir: dir.clone(),
             from: Name::new(name),
@@ -76,11 +83,25 @@ impl Machine {
     }
 
     /// The name that was to go is hidden.
-    pub(crate) fn hidden(&mut self, turn: &mut Turn, dir: NodeId) {
-        if let (Some((id, _)), Some(name)) = (turn.looked.take(), turn.hiding.take())
-            && let Some(node) = self.nodes.get_mut(&id)
-        {
-            node.hidden = Some((dir, name, turn.caller.clone()));
+    pub(crate) fn hidden(&mut self, turn: &mut Turn) {
+        let (Some((id, _)), Some(hiding)) = (turn.looked.take(), turn.hiding.take()) else { return };
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        // What was asked for beside it may have given it another name.
+        let was_alone = node.clean_for == Some(turn.asked_at) && node.held.contains(CapSet::LINK_S);
+        node.hidden = Some(Hidden { is_only_name: hiding.is_only_name && was_alone, ..hiding });
+    }
+
+    /// Nobody has the file open any more. What was not sent of it goes with the name where it has surely no other. Where it may have
+    /// one it is sent all the same: what is written to a file that has gone is nobody's loss.
+    pub(crate) fn end_hidden(&mut self, id: NodeId, hidden: Hidden) {
+        if let Some(dir) = self.nodes.get(&hidden.dir).and_then(|n| n.handle.clone()) {
+            self.removals.push((dir, hidden.name, hidden.caller));
+        }
+        let is_sure = |n: &crate::node::Node| hidden.is_only_name || n.sure.contains(CapSet::LINK_S);
+        let is_last = self.nodes.get(&id).is_some_and(|n| n.attrs.nlink <= 1 && is_sure(n));
+        self.lost_name(id);
+        if is_last {
+            self.drop_data_of_nameless(id);
         }
     }
 }

@@ -42,7 +42,7 @@ impl Machine {
         }
         match turn.take_of_names()? {
             Some(Fresh::Gone) if turn.hiding.is_some() => {
-                self.hidden(turn, to.0);
+                self.hidden(turn);
                 // Its name is free.
                 turn.target = Some(None);
             }

@@ -245,15 +245,8 @@ impl Machine {
                 node.data.needs_open &= is_left || node.data.mtime_owed || node.pending > 0;
             }
             let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
-            if let Some((dir, name, caller)) = hidden {
-                if let Some(handle) = self.nodes.get(&dir).and_then(|n| n.handle.clone()) {
-                    self.removals.push((handle, name, caller));
-                }
-                self.with_data(id, |d| {
-                    d.is_let_go |= d.extents.weights().unsent > 0;
-                    d.extents.turn(|_, _| None);
-                });
-                self.lost_name(id);
+            if let Some(hidden) = hidden {
+                self.end_hidden(id, hidden);
             } else if self.nodes.get(&id).is_some_and(|n| n.has_surely_no_name()) {
                 self.drop_data_of_nameless(id);
             }

@@ -103,7 +103,7 @@ impl Machine {
     /// After the server has removed a name, or hidden it.
     fn removed(&mut self, turn: &mut Turn, parent: NodeId, now: Now) {
         if turn.hiding.is_some() {
-            return self.hidden(turn, parent);
+            return self.hidden(turn);
         }
         let Some((id, _)) = turn.looked.take() else { return };
         self.note_clearing(parent, id, now);

@@ -13,6 +13,7 @@ mod delegated;
 mod direct;
 mod forgotten;
 mod gone_since;
+mod hidden;
 mod kept_beside;
 mod kept_blocks;
 mod late;
