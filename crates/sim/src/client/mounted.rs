@@ -63,6 +63,13 @@ impl Client4 {
         }
     }
 
+    /// It is about to come as another: what a mount was promised is gone.
+    pub(super) fn mount_begins_anew(&self) {
+        if let Some(mount) = self.mount() {
+            mount.begins_anew();
+        }
+    }
+
     /// Has back what the mount has open.
     pub(super) async fn mount_reclaims(&self) -> Option<()> {
         match self.mount() {

@@ -59,6 +59,7 @@ impl Client4 {
                 // still hold goes when the client comes as one that was restarted.
                 self.lose_all("the server died once more during recovery");
                 self.drop_delegations();
+                self.mount_begins_anew();
                 self.amnesias.set(self.amnesias.get() + 1);
                 self.counted.set(None);
                 *self.session.borrow_mut() = None;

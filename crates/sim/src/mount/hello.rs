@@ -176,6 +176,12 @@ impl Mount {
         }
     }
 
+    /// Its client comes as one that was restarted: the server lets go of what it was promised as soon as it hears so.
+    pub(crate) fn begins_anew(&self) {
+        self.lost_promises("its client begins anew");
+        self.touched(|machine, now| machine.caps_lost(now));
+    }
+
     /// What others do from now on they may do without asking this mount, whatever it has still to send.
     fn lost_promises(&self, why: &str) {
         self.tell(|| format!("has lost promises: {why}"));
