@@ -121,7 +121,8 @@ impl Caps {
         }
         (this.fingerprint, this.ops) = (Some(fingerprint), batch.ops.len());
         lane.is_elsewhere.store(false, Ordering::Relaxed);
-        let done = Run { caps: self, lane, actor: &actor, txn, this: &mut this }.all(&batch.ops);
+        let run = Run { caps: self, lane, actor: &actor, txn, is_resent: batch.is_resent, this: &mut this };
+        let done = run.all(&batch.ops);
         let is_whole = this.outcomes.len() == batch.ops.len();
         let outcomes = this.outcomes.clone();
         let (executed_through, stable_through) = {

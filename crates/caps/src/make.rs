@@ -124,6 +124,11 @@ impl Doing<'_> {
         {
             return Ok(placed);
         }
+        if let Some(pooled) = pooled
+            && let Some(there) = self.made_before((&dir, &caller), pooled, (making, data))?
+        {
+            return Ok(there);
+        }
         // To be written through, and for what guards capabilities of it to stand on.
         let is_opened = !data.is_empty() || !making.want.is_empty();
         let open = is_opened.then_some(OpenMode { read: true, write: true, nfs_exceptions: true });
@@ -150,7 +155,7 @@ impl Doing<'_> {
     }
 
     /// Writes a new file's first data, and sets once more what that has changed.
-    fn fill(
+    pub(crate) fn fill(
         &mut self,
         (dir, site): (&Site, &Site),
         caller: &Caller,
@@ -248,7 +253,7 @@ impl Doing<'_> {
     }
 
     /// Ends a making.
-    fn made(
+    pub(crate) fn made(
         &mut self,
         dir: &Site,
         site: &Site,

@@ -62,6 +62,8 @@ pub(crate) struct Run<'r> {
     pub(crate) lane: &'r Lane,
     pub(crate) actor: &'r Actor,
     pub(crate) txn: TxnId,
+    /// Its client has sent it before: to a former life perhaps, which has lost its record of it.
+    pub(crate) is_resent: bool,
     pub(crate) this: &'r mut Txn,
 }
 
@@ -77,6 +79,7 @@ pub(crate) struct Doing<'d> {
     pub(crate) grants: &'d mut Grants,
     lane: &'d Lane,
     txn: TxnId,
+    pub(crate) is_resent: bool,
     pub(crate) op: u32,
 }
 
@@ -107,8 +110,8 @@ impl Run<'_> {
         (op, done): (u32, &'d mut Done),
     ) -> Doing<'d> {
         let Done { dirs, grants } = done;
-        let Self { caps, lane, actor, txn, .. } = *self;
-        Doing { caps, actor, this: self.this, record, export, dirs, grants, lane, txn, op }
+        let Self { caps, lane, actor, txn, is_resent, .. } = *self;
+        Doing { caps, actor, this: self.this, record, export, dirs, grants, lane, txn, is_resent, op }
     }
 
     fn one(&mut self, op: &BatchOp<'_>, place: u32, done: &mut Done) -> Result<Outcome, Stop> {

@@ -5,7 +5,7 @@
 //! has gone with the process that kept it.
 
 use holdfast_ledger::Standing;
-use holdfast_vfs::{Caller, File, FsError, Name, SetTime, Spare};
+use holdfast_vfs::{AttrMask, Caller, File, FileKind, FsError, Name, SetAttrs, SetTime, Spare};
 use holdfast_wire::caps::{CapsStat, Handle};
 
 use crate::make::Making;
@@ -65,5 +65,51 @@ impl Doing<'_> {
             return Ok(Some(Outcome::Made { handle: self.caps.seal(&site), other_name }));
         }
         Err(Stop::Refused(CapsStat::Exist))
+    }
+
+    /// The file itself, where it has a name: a former life has placed it, or made it, and has lost its record of that with its power.
+    /// The disk has it, where others may have moved it since; another is not made beside it. `None` where that is not so, or where
+    /// whoever makes it may not write to it any more.
+    pub(crate) fn made_before(
+        &mut self,
+        (dir, caller): (&Site, &Caller),
+        pooled: &Handle<'_>,
+        (making, data): (&Making<'_>, &[u8]),
+    ) -> Result<Option<Outcome>, Stop> {
+        if !self.is_resent || self.standing(dir)? == Standing::Done {
+            return Ok(None);
+        }
+        let site = self.caps.site(self.actor, pooled.0).ok().filter(|site| site.export.id == dir.export.id);
+        let Some(site) = site else { return Ok(None) };
+        match dir.export.backend.getattr(&self.actor.cx(caller), &site.handle, AttrMask::STAT) {
+            Ok(seen) if seen.kind == FileKind::Regular && seen.nlink > 0 => {}
+            Err(error) if status::is_passing(error) => return Err(Stop::Later),
+            _ => return Ok(None),
+        }
+        let at = (&dir.handle, Name::new(making.name)?);
+        self.mutation(dir, caller).stands_for_make(&site.handle, at)?;
+        match self.fill_again((dir, &site), caller, (making, data)) {
+            Ok(()) => Ok(Some(self.made(dir, &site, (making, making.name), true))),
+            // It has been given to somebody else, or removed in this moment.
+            Err(Stop::Refused(CapsStat::Perm | CapsStat::Access | CapsStat::Stale)) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Gives such a file once more what may have been lost of it: its size and contents, and its times behind them.
+    fn fill_again(
+        &mut self,
+        (dir, site): (&Site, &Site),
+        caller: &Caller,
+        (making, data): (&Making<'_>, &[u8]),
+    ) -> Result<(), Stop> {
+        let set = attrs::set_attrs(making.set);
+        let (atime, mtime) = if data.is_empty() { (set.atime, set.mtime) } else { (None, None) };
+        let lost = SetAttrs { size: set.size, atime, mtime, ..SetAttrs::default() };
+        let file = File::Stateless(&site.handle);
+        if lost != SetAttrs::default() {
+            dir.export.backend.setattr(&self.actor.cx(caller), file, &lost, None)?;
+        }
+        self.fill((dir, site), caller, (file, data), &set)
     }
 }

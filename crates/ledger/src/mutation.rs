@@ -120,6 +120,22 @@ impl Mutation<'_> {
         })
     }
 
+    /// Records that an object which is there is what a request was to make under a name: a former life has made it, and has lost its record
+    /// of that with its power. Where the name stands for it, that is on record as if it had got it now; others may have moved it
+    /// since, and then it gives the same when done again.
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn stands_for_make(mut self, object: &Handle, (dir, name): (&Handle, Name<'_>)) -> FsResult<()> {
+        self.alone(((dir, name), None), |m| {
+            if m.named(dir, name)? == Named::Taken(*object) {
+                let at = place(dir, name);
+                return m.about_to(Intent::Link { object: object.as_bytes(), at, before: None });
+            }
+            m.about_to(Intent::Repeatable)
+        })
+    }
+
     /// The file of a create that a crash cut short, with the attributes it was to have.
     fn created_before(&self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
         let node = self.made_before(dir, name, how.set, how.want)?;

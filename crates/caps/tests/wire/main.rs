@@ -8,6 +8,7 @@ mod groups;
 mod hostile;
 mod lists;
 mod lost;
+mod made_before;
 mod nameless;
 mod pool;
 mod power;

@@ -543,6 +543,17 @@ impl Client {
         self.call(CapsProc::Batch, &args)
     }
 
+    /// One that was sent before.
+    pub(crate) fn batch_again(
+        &mut self,
+        txn: u64,
+        ops: Vec<BatchOp<'_>>,
+    ) -> Result<BatchOk<'static>, CapsStat> {
+        let (ticket, txn) = (self.ticket, TxnId(txn));
+        let args = BatchArgs { ticket, txn, is_resent: true, done_through: TxnId(0), ops };
+        self.call(CapsProc::Batch, &args)
+    }
+
     /// Asks that all be durable; the disk does its part.
     pub(crate) fn stable(&mut self, server: &Server, through: u64) -> Result<StableOk, CapsStat> {
         let args = StableArgs { ticket: self.ticket, through: TxnId(through), done_through: TxnId(0) };
