@@ -29,6 +29,7 @@ mod jobs;
 mod leases;
 mod losses;
 mod machine;
+mod made_there;
 mod mutation;
 mod names_taken;
 mod node;

@@ -36,6 +36,13 @@ pub(crate) struct Lent {
     since: Instant,
 }
 
+impl Lent {
+    /// A file that is what it is to be already, on the server's disk.
+    pub(crate) const fn made(spare: Spare, now: Instant) -> Self {
+        Self { spare, since: now }
+    }
+}
+
 /// Files to be asked for, or to be given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOut {

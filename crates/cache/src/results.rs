@@ -310,6 +310,9 @@ impl Machine {
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
         // What was done to a file before its last name went is nobody's loss when the file has ended with the server.
         let has_ended = errno == Errno::ESTALE && self.nodes.get(&node).is_some_and(|n| n.has_ended_here());
+        // What stands for a make of what is there: others have removed it since.
+        let is_nothing = matches!(&queued.op, Op::SetAttr { changes, .. } if changes.is_empty());
+        let has_ended = has_ended || errno == Errno::ESTALE && is_nothing;
         let expected = has_ended || is_unmade || (repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST));
         if !expected {
             self.conflict_failed(queued, errno);
@@ -486,6 +489,10 @@ impl Machine {
         self.stable_through(stable_through);
         self.stream.is_asking_stable = false;
         self.stream.executed_there = executed_through.map(|through| (through, self.generation));
+        let found = std::mem::take(&mut self.found);
+        if let Some(executed) = executed_through.filter(|_| !found.is_empty()) {
+            self.make_none_again(executed, &found);
+        }
         let mut again: Vec<(u64, Op)> = Vec::new();
         for kept in &mut self.stream.kept {
             let is_beyond = executed_through.is_some_and(|through| kept.txn > through);
@@ -512,7 +519,6 @@ impl Machine {
                 self.unmake(node, now);
             }
         }
-        let found = std::mem::take(&mut self.found);
         if !found.is_empty() {
             self.spare_others(&found, now);
         }

@@ -125,6 +125,8 @@ impl Mount {
     /// Promises were lost: has back what can be.
     async fn renew(self: &Rc<Self>, told: &HelloOk) {
         let held = self.touch(|machine, _| machine.reclaim_list()).unwrap_or_default();
+        let in_question = self.touch(|machine, _| machine.in_question()).unwrap_or_default();
+        let mut found = self.reclaim(told.ticket, &in_question).await;
         let back = if told.in_grace { self.reclaim(told.ticket, &held).await } else { Vec::new() };
         let given = back.iter().filter(|one| one.result.is_ok()).count();
         self.tell(|| format!("promises were lost: {} claimed, {given} given back", held.len()));
@@ -134,7 +136,8 @@ impl Mount {
             let (lost, of) = (held.len() - given, held.len());
             self.lost_promises(&format!("{lost} of {of} promises are not given back"));
         }
-        self.touched(|machine, now| machine.reclaimed(back, now));
+        found.extend(back);
+        self.touched(|machine, now| machine.reclaimed(found, now));
     }
 
     async fn reclaim(self: &Rc<Self>, ticket: Ticket, held: &[Reclaim]) -> Vec<Reclaimed> {

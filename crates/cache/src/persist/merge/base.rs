@@ -92,6 +92,13 @@ impl Values {
     }
 }
 
+impl Before {
+    /// As an object was made that is not made again.
+    pub(crate) fn made(make: &Op) -> Self {
+        Self { base: Some(Base::default().after(make)), ..Self::default() }
+    }
+}
+
 impl Past {
     /// It was so once.
     pub(super) fn had(&mut self, Before { base, told_mtime, is_clocked }: &Before) {

@@ -22,12 +22,14 @@ impl Machine {
     /// again then.
     #[must_use]
     pub fn in_question(&self) -> Vec<Reclaim> {
-        let unstable = self.stream.kept.iter().filter(|k| k.txn > self.stream.stable_txn);
-        let about = unstable.flat_map(|k| &k.ops).filter(|q| is_about_object(&q.op));
+        let unstable = || self.stream.kept.iter().filter(|k| k.txn > self.stream.stable_txn);
+        let about = unstable().flat_map(|k| &k.ops).filter(|q| is_about_object(&q.op));
         let ids: FxHashSet<NodeId> = about.filter_map(|q| q.op.nodes()[0]).collect();
         let known = ids.into_iter().filter_map(|id| self.nodes.get(&id)?.handle.clone());
-        let ask = |handle| Reclaim { handle, caps: CapSet::NONE };
-        known.map(ask).chain(self.lost_there()).collect()
+        // What was made and has been removed since may be there still.
+        let made = unstable().flat_map(|k| &k.born).map(|(_, handle)| handle.clone());
+        let all: FxHashSet<Handle> = known.chain(made).collect();
+        all.into_iter().map(|handle| Reclaim { handle, caps: CapSet::NONE }).collect()
     }
 
     /// What was made there and is made again, by the handles that it had.

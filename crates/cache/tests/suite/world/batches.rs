@@ -148,11 +148,17 @@ impl Server {
                     NewObject::File { pooled: Some(pooled), .. } => Some(ino(pooled)),
                     _ => None,
                 };
+                // Made or placed by a former life, which has lost its record of that.
+                let is_named = |i: &u64| self.fs.get(*i).is_ok_and(|i| i.kind == Kind::File && i.nlink > 0);
+                let before = pooled.filter(is_named);
                 let pooled = pooled.filter(|i| self.pooled.get(i) == Some(&(c, d, uid)));
                 pooled.iter().for_each(|i| {
                     self.pooled.remove(i);
                 });
-                let i = self.make((d, pooled), name, (kind, attrs.mode, uid), other)?;
+                let i = match before {
+                    Some(i) => i,
+                    None => self.make((d, pooled), name, (kind, attrs.mode, uid), other)?,
+                };
                 self.fs.get_mut(i)?.mtime = attrs.mtime.map_or(0, |at| at.seconds);
                 match object {
                     NewObject::File { data, size, .. } => {
