@@ -5,7 +5,7 @@
 //! has gone with the process that kept it.
 
 use holdfast_ledger::Standing;
-use holdfast_vfs::{AttrMask, Caller, File, FileKind, FsError, Name, SetAttrs, SetTime, Spare};
+use holdfast_vfs::{AttrMask, Attrs, Caller, File, FileKind, FsError, Name, SetAttrs, SetTime, Spare};
 use holdfast_wire::caps::{CapsStat, Handle};
 
 use crate::make::Making;
@@ -68,8 +68,8 @@ impl Doing<'_> {
     }
 
     /// The file itself, where it has a name: a former life has placed it, or made it, and has lost its record of that with its power.
-    /// The disk has it, where others may have moved it since; another is not made beside it. `None` where that is not so, or where
-    /// whoever makes it may not write to it any more.
+    /// The disk has it, where others may have moved it since; another is not made beside it. `None` where that is not so, where whoever
+    /// makes it may not write to it any more, or where its contents may be others'.
     pub(crate) fn made_before(
         &mut self,
         (dir, caller): (&Site, &Caller),
@@ -81,14 +81,17 @@ impl Doing<'_> {
         }
         let site = self.caps.site(self.actor, pooled.0).ok().filter(|site| site.export.id == dir.export.id);
         let Some(site) = site else { return Ok(None) };
-        match dir.export.backend.getattr(&self.actor.cx(caller), &site.handle, AttrMask::STAT) {
-            Ok(seen) if seen.kind == FileKind::Regular && seen.nlink > 0 => {}
+        let set = attrs::set_attrs(making.set);
+        let seen = match dir.export.backend.getattr(&self.actor.cx(caller), &site.handle, AttrMask::STAT) {
+            Ok(seen) if seen.kind == FileKind::Regular && seen.nlink > 0 && is_as_made(&seen, &set) => seen,
             Err(error) if status::is_passing(error) => return Err(Stop::Later),
             _ => return Ok(None),
-        }
+        };
+        // A set-id bit that writing takes off is put back, unless others have.
+        let set = SetAttrs { mode: Some(seen.mode), umask: None, ..set };
         let at = (&dir.handle, Name::new(making.name)?);
         self.mutation(dir, caller).stands_for_make(&site.handle, at)?;
-        match self.fill_again((dir, &site), caller, (making, data)) {
+        match self.fill_again((dir, &site), caller, (&set, data)) {
             Ok(()) => Ok(Some(self.made(dir, &site, (making, making.name), true))),
             // It has been given to somebody else, or removed in this moment.
             Err(Stop::Refused(CapsStat::Perm | CapsStat::Access | CapsStat::Stale)) => Ok(None),
@@ -101,15 +104,21 @@ impl Doing<'_> {
         &mut self,
         (dir, site): (&Site, &Site),
         caller: &Caller,
-        (making, data): (&Making<'_>, &[u8]),
+        (set, data): (&SetAttrs, &[u8]),
     ) -> Result<(), Stop> {
-        let set = attrs::set_attrs(making.set);
         let (atime, mtime) = if data.is_empty() { (set.atime, set.mtime) } else { (None, None) };
         let lost = SetAttrs { size: set.size, atime, mtime, ..SetAttrs::default() };
         let file = File::Stateless(&site.handle);
         if lost != SetAttrs::default() {
             dir.export.backend.setattr(&self.actor.cx(caller), file, &lost, None)?;
         }
-        self.fill((dir, site), caller, (file, data), &set)
+        self.fill((dir, site), caller, (file, data), set)
     }
+}
+
+/// Whether a file's contents can be no others', though some of them may be lost: it has the time that it was given with them, or none was
+/// ever written. It has that time before it has its name.
+fn is_as_made(seen: &Attrs, set: &SetAttrs) -> bool {
+    let is_untouched = seen.size == 0 && seen.btime == Some(seen.mtime);
+    set.mtime == Some(SetTime::At(seen.mtime)) || is_untouched
 }

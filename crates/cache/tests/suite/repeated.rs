@@ -104,8 +104,8 @@ fn comes_again_as_it_was(
     sent: Vec<(Batch, Vec<MutationResult>)>,
     found: impl Fn(&mut Attrs),
 ) {
-    begin_anew_as(world, sent[0].0.txn - 1, found);
-    let known = made_there::known(&sent);
+    let told = begin_anew_as(world, sent[0].0.txn - 1, found);
+    let known = made_there::known(&sent, &told);
     let batches = again(world, sent);
     assert_eq!(batches.into_iter().map(|batch| batch.ops).collect::<Vec<_>>(), known);
     assert_eq!(world.clients[0].machine.conflicts(), []);
@@ -117,12 +117,12 @@ fn written_by_others(world: &mut World, ino: u64) {
 }
 
 /// The server begins anew, and says that it has executed nothing of what was sent.
-fn begin_anew(world: &mut World, executed: u64) {
-    begin_anew_as(world, executed, |_| {});
+fn begin_anew(world: &mut World, executed: u64) -> Vec<Reclaimed> {
+    begin_anew_as(world, executed, |_| {})
 }
 
 /// The same; it has objects as this makes them.
-fn begin_anew_as(world: &mut World, executed: u64, found: impl Fn(&mut Attrs)) {
+fn begin_anew_as(world: &mut World, executed: u64, found: impl Fn(&mut Attrs)) -> Vec<Reclaimed> {
     let machine = &world.clients[0].machine;
     let all: Vec<_> = machine.in_question().into_iter().chain(machine.reclaim_list()).collect();
     world.server.restart();
@@ -130,9 +130,10 @@ fn begin_anew_as(world: &mut World, executed: u64, found: impl Fn(&mut Attrs)) {
     told.iter_mut().filter_map(|told| told.result.as_mut().ok()).for_each(|(attrs, _)| found(attrs));
     let now = world.now();
     let machine = &mut world.clients[0].machine;
-    machine.reclaimed(told, now);
+    machine.reclaimed(told.clone(), now);
     machine.resume(Some(executed), 0, now);
     world.check(0);
+    told
 }
 
 /// What comes out again, in the form that it had; it is answered as it was.
@@ -241,8 +242,8 @@ fn what_nobody_else_has_changed_comes_out_again_as_it_was() {
         if mtime.is_some() {
             world.server.fs.get_mut(f).unwrap().mtime = first;
         }
-        begin_anew(&mut world, sent[0].0.txn - 1);
-        let known = made_there::known(&sent);
+        let told = begin_anew(&mut world, sent[0].0.txn - 1);
+        let known = made_there::known(&sent, &told);
         let batches = again(&mut world, sent);
         assert_eq!(batches.into_iter().map(|batch| batch.ops).collect::<Vec<_>>(), known);
     }

@@ -52,7 +52,28 @@ fn die(server: Server, client: Client) -> (Server, Client) {
 }
 
 fn file(root: &[u8]) -> Ops<'_> {
-    vec![create(at(root), "f", b"data")]
+    vec![created(root)]
+}
+
+const MTIME: Time = Time { seconds: 7, nanos: 0 };
+
+/// As a mount makes a file: with the time of its contents.
+fn created(root: &[u8]) -> BatchOp<'_> {
+    let set = SetAttrs { mode: Some(0o644), mtime: Some(SetTime::At(MTIME)), ..SetAttrs::default() };
+    let (dir, want, if_taken) = (at(root), CapSet::NONE, IfTaken::Fail);
+    BatchOp::Create { dir, name: b"f", if_taken, set, want, data: b"data" }
+}
+
+/// Of its contents the disk has something else, for they had not come there.
+fn lose(server: &Server, name: &str) {
+    server.write(name, b"lost");
+    server.as_nfs(|fs, cx| {
+        let name = holdfast_vfs::Name::new(name.as_bytes()).unwrap();
+        let node = fs.lookup(cx, &server.root(), name, holdfast_vfs::AttrMask::STAT).unwrap();
+        let at = holdfast_vfs::SetTime::At(holdfast_base::Timestamp { seconds: MTIME.seconds, nanos: 0 });
+        let set = holdfast_vfs::SetAttrs { mtime: Some(at), ..Default::default() };
+        fs.setattr(cx, holdfast_vfs::File::Stateless(&node.handle), &set, None).unwrap();
+    });
 }
 
 fn renamed<'r>(root: &'r [u8], victim: Ref<'r>) -> BatchOp<'r> {
@@ -69,8 +90,7 @@ fn renamed<'r>(root: &'r [u8], victim: Ref<'r>) -> BatchOp<'r> {
 
 /// The file comes as it was made.
 fn again<'a>(root: &'a [u8], (data, size): (&'a [u8], Option<u64>), pooled: Handle<'a>) -> BatchOp<'a> {
-    let mtime = Some(SetTime::At(Time { seconds: 7, nanos: 0 }));
-    let set = SetAttrs { size, mtime, ..SetAttrs::default() };
+    let set = SetAttrs { size, mtime: Some(SetTime::At(MTIME)), ..SetAttrs::default() };
     let (dir, want, if_taken) = (at(root), CapSet::NONE, IfTaken::KeepBoth);
     BatchOp::Place { dir, name: b"f", if_taken, set, want, data, pooled }
 }
@@ -80,7 +100,7 @@ fn a_file_that_is_there_is_filled_again_and_none_is_made_beside_it() {
     for (data, size) in [(&b"data"[..], None), (b"", Some(2)), (b"ab", Some(3))] {
         let (server, mut client, before) = without_power(user(1000), Journal::HasNone, file);
         let root = server.root_handle();
-        server.write("f", b"lost");
+        lose(&server, "f");
         let ok = client.batch_again(1, vec![again(&root, (data, size), before[0].handle)]).unwrap();
         let told = made(&ok.results[0]);
         assert_eq!((told.handle, told.other_name), (before[0].handle, &b""[..]));
@@ -132,17 +152,17 @@ fn what_is_removed_after_it_was_found_is_not_made_again_though_power_fails_once_
 #[test]
 fn a_file_that_has_another_name_by_now_is_filled_where_it_is() {
     fn renaming(root: &[u8]) -> Ops<'_> {
-        vec![create(at(root), "f", b"data"), renamed(root, Ref::Made { txn: TxnId(1), op: 0 })]
+        vec![created(root), renamed(root, Ref::Made { txn: TxnId(1), op: 0 })]
     }
     fn linking(root: &[u8]) -> Ops<'_> {
         let own = Ref::Made { txn: TxnId(1), op: 0 };
         let link = BatchOp::Link { object: own, dir: at(root), name: b"g" };
-        vec![create(at(root), "f", b"data"), link, unlink(at(root), "f", Some(own))]
+        vec![created(root), link, unlink(at(root), "f", Some(own))]
     }
     for ops in [renaming, linking] {
         let (server, mut client, before) = without_power(user(1000), Journal::HasNone, ops);
         let root = server.root_handle();
-        server.write("g", b"lost");
+        lose(&server, "g");
         let come = || {
             let mut ops = ops(&root);
             ops[0] = again(&root, (b"data", None), before[0].handle);
@@ -155,6 +175,21 @@ fn a_file_that_has_another_name_by_now_is_filled_where_it_is() {
         let (server, mut client) = die(server, client);
         client.batch_again(1, come()).unwrap();
         assert_eq!((server.names(), server.read("g")), (vec!["g".to_owned()], b"theirs".to_vec()));
+    }
+}
+
+/// As when whoever made it comes back long after.
+#[test]
+fn what_others_have_written_into_it_since_stays_and_another_is_made_beside_it() {
+    for theirs in [&b"theirs"[..], b""] {
+        let (server, mut client, before) = without_power(user(1000), Journal::HasNone, file);
+        let root = server.root_handle();
+        server.pass(1000);
+        server.write("f", theirs);
+        let ok = client.batch_again(1, vec![again(&root, (b"ours", None), before[0].handle)]).unwrap();
+        let beside = made(&ok.results[0]);
+        assert!(beside.handle != before[0].handle && beside.other_name.starts_with(b"f-"));
+        assert_eq!(server.read("f"), theirs);
     }
 }
 

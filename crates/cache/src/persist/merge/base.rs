@@ -142,7 +142,8 @@ impl Past {
         self.given.contains(&mtime)
     }
 
-    fn admits_time(&self, theirs: &Attrs) -> bool {
+    /// Whether its modification time is none of others'.
+    pub(super) fn admits_time(&self, theirs: &Attrs) -> bool {
         let mtime = theirs.mtime;
         let is_known = self.is_time_given(mtime) || self.before.contains(&mtime);
         is_known || self.left.iter().any(|left| left.admits(theirs))

@@ -91,9 +91,26 @@ impl Machine {
                 }
             }
         }
+        self.know_by_times(&pasts, found);
         contents.sort_unstable_by_key(|(id, _)| *id);
         for (id, theirs) in contents {
             self.spare_contents(id, &theirs, now);
+        }
+    }
+
+    /// A server fills a file that is there once more only where it has the time that it is told: so it is told the one that it has, if
+    /// that is of something that was done here after it was made, and comes again as well.
+    fn know_by_times(&mut self, pasts: &FxHashMap<NodeId, Past>, found: &Found) {
+        for (id, past) in pasts {
+            let Some(theirs) = found.get(id).filter(|theirs| past.admits_time(theirs)) else { continue };
+            self.rewrite_sent(*id, |op| match op {
+                Op::Make { attrs, load, .. } if load.spare.is_some() => {
+                    let is_other = attrs.mtime != Some(theirs.mtime);
+                    attrs.mtime = Some(theirs.mtime);
+                    is_other
+                }
+                _ => false,
+            });
         }
     }
 

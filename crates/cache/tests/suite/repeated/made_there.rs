@@ -2,8 +2,12 @@
 
 use super::*;
 
-/// How it comes again of which the server has all that it made, and no record.
-pub(super) fn known(sent: &[(Batch, Vec<MutationResult>)]) -> Vec<Vec<Mutation>> {
+/// How it comes again of which the server has all that it made, and no record. A file is known there by the time that it has.
+pub(super) fn known(sent: &[(Batch, Vec<MutationResult>)], told: &[Reclaimed]) -> Vec<Vec<Mutation>> {
+    let time_of = |handle: &Handle| {
+        let told = told.iter().find(|told| told.handle == *handle)?;
+        Some(told.result.as_ref().ok()?.0.mtime)
+    };
     let mut there: Vec<(Target, Target)> = Vec::new();
     let mut all = Vec::new();
     for (batch, results) in sent {
@@ -18,8 +22,9 @@ pub(super) fn known(sent: &[(Batch, Vec<MutationResult>)]) -> Vec<Vec<Mutation>>
             let parts = mutation.operations() as u32;
             if let MutationResult::Done { made: Some(Born { handle, .. }), .. } = result {
                 match &mut mutation {
-                    Mutation::Make { object: NewObject::File { pooled, .. }, .. } => {
+                    Mutation::Make { object: NewObject::File { pooled, .. }, attrs, .. } => {
                         *pooled = Some(handle.clone());
+                        attrs.mtime = time_of(handle);
                     }
                     other => {
                         let object = Target::Handle(handle.clone());
