@@ -169,13 +169,15 @@ impl Machine {
             node.seq = node.seq.max(seq);
             node.held = CapSet::NONE;
         }
-        // A directory that was there already may be known here by another name: then that one has the handle.
+        // A directory that was there already may be known here by another name, and what was made may have been listed before this was
+        // heard: then that one has the handle.
         self.handles.entry(object.handle.clone()).or_insert(id);
         let is_its_own = self.handles.get(&object.handle) == Some(&id);
         if is_its_own && self.shown.len() < holdfast_base::limits::SHOWN_NUMBERS_MAX {
             self.shown.insert(object.handle.clone(), shown);
         }
-        match object.grant {
+        // What is recalled is so of the one that the handle leads to.
+        match object.grant.filter(|_| is_its_own) {
             Some(grant) => self.bind_grant(id, grant, now),
             None => self.drop_assumed(id, CapSet::ALL_X, now),
         }

@@ -51,13 +51,17 @@ impl Machine {
         if node.is_sure() {
             return Ok(node.attrs);
         }
-        let shown = node.attrs.fileid;
+        let fileid = node.attrs.fileid;
+        // Where two nodes bear one handle (`bind`) an answer is told under the number of the one that it leads to.
+        let borne = node.handle.as_ref().and_then(|handle| self.nodes.get(self.handles.get(handle)?));
+        let is_its =
+            |attrs: &Attrs| [Some(fileid), borne.map(|n| n.attrs.fileid)].contains(&Some(attrs.fileid));
         match fresh {
             // What it was to be shown with may have been sent meanwhile, as the promise went that covered it.
             Some(Fresh::Attrs(attrs))
-                if attrs.fileid == shown && (!turn.adds_ours || node.sure.contains(CapSet::FILE_S)) =>
+                if is_its(attrs) && (!turn.adds_ours || node.sure.contains(CapSet::FILE_S)) =>
             {
-                return Ok(*attrs);
+                return Ok(Attrs { fileid, ..*attrs });
             }
             // What is on its way of ours the server may not have known when it answered.
             Some(Fresh::Looked(Some((found, attrs))))

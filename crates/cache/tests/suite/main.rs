@@ -21,6 +21,7 @@ mod leased;
 mod lent;
 mod let_in;
 mod listed;
+mod listed_early;
 mod listed_rights;
 mod locked;
 mod lost_data;
