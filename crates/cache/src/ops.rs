@@ -2,6 +2,7 @@
 //! from what is known then, and uses a fresh answer once even where nothing of it could be kept.
 
 mod attr;
+mod copy;
 mod data;
 pub(crate) mod dirs;
 mod hide;
