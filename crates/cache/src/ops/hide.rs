@@ -11,8 +11,7 @@ use holdfast_base::CapSet;
 impl Machine {
     /// Makes sure that who has the file open can go on using it after its last name has gone: the server has to know of
     /// an open. True where that does not help, and the name has to be hidden instead.
-    pub(crate) fn must_hide(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<bool> {
-        let _ = now;
+    pub(crate) fn must_hide(&mut self, turn: &mut Turn, id: NodeId) -> Outcome<bool> {
         let node = self.node(id)?;
         let last = node.attrs.nlink <= 1 || !node.sure.contains(CapSet::LINK_S);
         if node.opens.is_empty() || node.dir.is_some() || !last || node.hidden.is_some() {

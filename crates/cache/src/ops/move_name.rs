@@ -115,7 +115,7 @@ impl Machine {
         let victim = target.flatten();
         let replaced = victim.filter(|v| mode == RenameMode::Replace && Some(*v) != source.flatten());
         if let Some(id) = replaced
-            && self.must_hide(turn, id, now)?
+            && self.must_hide(turn, id)?
         {
             return self.hide(turn, to, id, now);
         }
@@ -233,6 +233,6 @@ impl Machine {
         if !node.may_change(CapSet::LINK_X) || node.hidden.is_some() || (!is_dir && node.attrs.nlink > 1) {
             return Ok(false);
         }
-        Ok(!self.must_hide(turn, victim, now)?)
+        Ok(!self.must_hide(turn, victim)?)
     }
 }

@@ -76,7 +76,7 @@ impl Machine {
             return self.ask_name(turn, parent, name, now);
         }
         if let Some(id) = child {
-            if self.must_hide(turn, id, now)? {
+            if self.must_hide(turn, id)? {
                 return self.hide(turn, (parent, name), id, now);
             }
             self.prepare_removal(turn, id, now)?;
@@ -279,7 +279,7 @@ impl Machine {
         if (node.attrs.nlink > 1 && !self.is_alone()) || node.hidden.is_some() {
             return Ok(false);
         }
-        Ok(!self.must_hide(turn, id, now)?)
+        Ok(!self.must_hide(turn, id)?)
     }
 
     /// Asks for what removing needs, of this object and of its neighbours: who removes one often removes all.

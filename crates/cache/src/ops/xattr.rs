@@ -38,15 +38,18 @@ fn bits_of_list(value: &[u8]) -> Option<u32> {
     const OWNER: (u16, u32) = (0x01, 6);
     const GROUP: (u16, u32) = (0x04, 3);
     const OTHERS: (u16, u32) = (0x20, 0);
-    let entries = value.strip_prefix(&VERSION)?.chunks(8).map(|entry| {
-        let (tag, bits) = (entry.first_chunk::<2>()?, entry.get(2..4)?.first_chunk::<2>()?);
-        Some((u16::from_le_bytes(*tag), u32::from(u16::from_le_bytes(*bits))))
-    });
-    let entries: Vec<_> = entries.collect::<Option<_>>()?;
-    let places = [OWNER, GROUP, OTHERS];
-    let is_whole = entries.len() == places.len() && entries.iter().all(|(_, bits)| *bits <= 7);
-    let part = |(tag, shift): (u16, u32)| Some(entries.iter().find(|(t, _)| *t == tag)?.1 << shift);
-    places.into_iter().map(part).sum::<Option<u32>>().filter(|_| is_whole)
+    let entries: &[u8; 24] = value.strip_prefix(&VERSION)?.try_into().ok()?;
+    // A tag, bits, and whose they are: of these nobody's.
+    let of_each = || entries.chunks_exact(8).map(|entry| (u16_at(entry, 0), u32::from(u16_at(entry, 2))));
+    let part = |(tag, shift): (u16, u32)| {
+        let (_, bits) = of_each().find(|(of, bits)| *of == tag && *bits <= 7)?;
+        Some(bits << shift)
+    };
+    [OWNER, GROUP, OTHERS].into_iter().map(part).sum()
+}
+
+fn u16_at(entry: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([entry[at], entry[at + 1]])
 }
 
 impl Node {

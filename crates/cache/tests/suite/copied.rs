@@ -4,15 +4,8 @@ use bytes::Bytes;
 use holdfast_base::limits::SMALL_FILE_BYTES;
 use holdfast_cache::*;
 
+use crate::stores::READ;
 use crate::world::World;
-
-const READ: OpenFlags = OpenFlags {
-    access: Access { read: true, write: false },
-    append: false,
-    truncate: false,
-    exclusive: false,
-    execute: false,
-};
 
 fn write(world: &mut World, fh: Fh, length: u64) {
     let data = Bytes::from(vec![7; usize::try_from(length).unwrap()]);

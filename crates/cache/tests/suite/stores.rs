@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 mod at_open;
 
-const READ: OpenFlags = OpenFlags {
+pub(crate) const READ: OpenFlags = OpenFlags {
     access: Access { read: true, write: false },
     append: false,
     truncate: false,

@@ -101,16 +101,18 @@ impl Machine {
     /// A server fills a file that is there once more only where it has the time that it is told: so it is told the one that it has, if
     /// that is of something that was done here after it was made, and comes again as well.
     fn know_by_times(&mut self, pasts: &FxHashMap<NodeId, Past>, found: &Found) {
-        for (id, past) in pasts {
-            let Some(theirs) = found.get(id).filter(|theirs| past.admits_time(theirs)) else { continue };
-            self.rewrite_sent(*id, |op| match op {
-                Op::Make { attrs, load, .. } if load.spare.is_some() => {
-                    let is_other = attrs.mtime != Some(theirs.mtime);
-                    attrs.mtime = Some(theirs.mtime);
-                    is_other
-                }
-                _ => false,
-            });
+        if self.journal.is_some() {
+            // It compares before anything goes out, and what it has made is not found so.
+            return;
+        }
+        let executed = self.stream.executed_there;
+        let again = self.stream.kept.iter_mut().filter(|kept| is_undone(kept, executed));
+        for queued in again.flat_map(|kept| &mut kept.ops) {
+            let Op::Make { node, attrs, load, .. } = &mut queued.op else { continue };
+            let is_ours = |theirs: &&Attrs| pasts.get(node).is_some_and(|past| past.admits_time(theirs));
+            if let Some(theirs) = found.get(node).filter(|_| load.spare.is_some()).filter(is_ours) {
+                attrs.mtime = Some(theirs.mtime);
+            }
         }
     }
 

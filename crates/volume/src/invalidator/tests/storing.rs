@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_cache::{
@@ -12,6 +11,7 @@ use holdfast_cache::{
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
 
+use super::wait_for;
 use crate::caps::Promises;
 use crate::running::Plain;
 use crate::server::{BatchDone, Settled, Undone};
@@ -95,14 +95,6 @@ impl Invalidate for Slow {
     }
 
     fn forget_names(&self, _: &[NodeId]) {}
-}
-
-fn wait_for(what: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !what() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    what()
 }
 
 const READ: OpenFlags = OpenFlags {
