@@ -238,7 +238,7 @@ impl Machine {
         if let Some(grant) = grant {
             self.take_grant(id, grant, at);
         }
-        self.learn(id, attrs, at)
+        self.learn(id, attrs, (at, grant))
     }
 
     /// The server has put something else where there was data: what is kept of that for a server that loses its memory would undo it.
@@ -266,12 +266,10 @@ impl Machine {
         if let Some(grant) = grant {
             self.take_grant(id, grant, at);
         }
-        let shown = if question.is_mutation() {
+        if question.is_mutation() {
             self.end_change(question, at, Some(None));
-            self.learn_after(id, attrs, at)
-        } else {
-            self.learn(id, attrs, at)
-        };
+        }
+        let shown = self.learn(id, attrs, (at, grant));
         // What leaves the size as it is cuts nothing off: the answer need not know of what was written since it was asked for.
         if question.cuts() {
             self.cut_kept(id, shown.size);
@@ -285,7 +283,7 @@ impl Machine {
             self.take_grant(id, grant, at);
         }
         if let Some(attrs) = attrs {
-            self.learn_after(id, &attrs, at);
+            self.learn(id, &attrs, (at, grant));
         }
     }
 
@@ -308,7 +306,7 @@ impl Machine {
                 self.take_grant(id, grant, at);
             }
         }
-        (id, self.learn(id, &object.attrs, at))
+        (id, self.learn(id, &object.attrs, (at, object.grant)))
     }
 
     fn absorb_looked(
@@ -325,12 +323,12 @@ impl Machine {
         }
         let unbound = dir.and_then(|d| self.unbound(d, name));
         let found = found.map(|object| match unbound {
-            Some(id) => (id, self.learn(id, &object.attrs, at)),
+            Some(id) => (id, self.learn(id, &object.attrs, (at, object.grant))),
             None => self.absorb_object(&object, at, now),
         });
         if let Some(dir) = dir {
             let node = found.map(|(id, _)| id);
-            self.note_name(dir, name, node, at);
+            self.note_name(dir, name, node, (at, grant));
             if let Some(dir) = self.nodes.quietly(dir).and_then(|n| n.dir.as_mut()) {
                 dir.note_promised(promise.is_some(), now);
             }
@@ -350,8 +348,15 @@ impl Machine {
         }
     }
 
-    /// Notes a name as the server told it, where that is guaranteed and not known better.
-    fn note_name(&mut self, id: NodeId, name: &Name, node: Option<NodeId>, at: Generation) {
+    /// Notes a name as the server told it, where that is guaranteed and not known better. `grant`: what came with it of its
+    /// directory.
+    fn note_name(
+        &mut self,
+        id: NodeId,
+        name: &Name,
+        node: Option<NodeId>,
+        (at, grant): (Generation, Option<Grant>),
+    ) {
         if let Some(node) = node.and_then(|node| self.nodes.get_mut(&node)).filter(|node| node.dir.is_some())
         {
             node.above = Some(id);
@@ -360,7 +365,8 @@ impl Machine {
             }
         }
         let Some(holder) = self.nodes.get_mut(&id) else { return };
-        let guaranteed = holder.held.contains(CapSet::FILE_S) && holder.names_lost <= at;
+        let guaranteed =
+            holder.held.contains(CapSet::FILE_S) && holder.names_lost <= at && holder.is_covered(at, grant);
         let Some(dir) = holder.dir.as_mut() else { return };
         if guaranteed && !dir.contains(name.as_bytes()) && !dir.is_busy(name.as_bytes()) {
             let absent_anyway = dir.complete;
@@ -392,7 +398,7 @@ impl Machine {
         let (id, mut shown) = self.absorb_object(object, at, now);
         self.end_change(question, at, Some(Some(id)));
         if known {
-            shown = self.learn_after(id, &object.attrs, at);
+            shown = self.learn(id, &object.attrs, (at, object.grant));
         }
         self.absorb_dir(&dir_handle.clone(), dir, dir_attrs, at);
         if was_there { Fresh::Found(id, shown, open) } else { Fresh::Created(id, shown, open) }
@@ -414,17 +420,17 @@ impl Machine {
             self.take_grant(dir, grant, at);
         }
         if let (Some(dir), Some(attrs)) = (dir, dir_attrs) {
-            self.learn(dir, &attrs, at);
+            self.learn(dir, &attrs, (at, grant));
         }
         let last = entries.last().map(|e| e.cookie);
         let mut rows = Vec::with_capacity(entries.len());
         for entry in entries {
-            rows.extend(self.absorb_row(dir, entry, at, now));
+            rows.extend(self.absorb_row(dir, entry, (at, grant), now));
         }
         // An entry whose object nobody could tell leaves a gap that "complete" would deny.
         if let Some(dir) = dir {
             if rows.iter().all(|r| r.node.is_some()) {
-                self.fill(dir, (cookie, last), eof, verifier, at);
+                self.fill(dir, (cookie, last), eof, verifier, (at, grant));
             } else if let Some(dir) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
                 dir.filling = None;
             }
@@ -437,7 +443,7 @@ impl Machine {
         &mut self,
         dir: Option<NodeId>,
         entry: Listed,
-        at: Generation,
+        (at, grant): (Generation, Option<Grant>),
         now: Instant,
     ) -> Option<Row> {
         let Listed { name, cookie, object, brief } = entry;
@@ -457,7 +463,7 @@ impl Machine {
             (_, None) => None,
         };
         if let (Some(dir), Some((id, _))) = (dir, node) {
-            self.note_name(dir, &name, Some(id), at);
+            self.note_name(dir, &name, Some(id), (at, grant));
         }
         let brief = node.map_or(brief, |(_, attrs)| (Some(attrs.kind), attrs.fileid));
         Some(Row { name, cookie, node, brief })
@@ -470,10 +476,11 @@ impl Machine {
         (cookie, last): (u64, Option<u64>),
         eof: bool,
         verifier: u64,
-        at: Generation,
+        (at, grant): (Generation, Option<Grant>),
     ) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let (guaranteed, lost) = (node.held.contains(CapSet::FILE_S), node.names_lost);
+        let guaranteed = node.held.contains(CapSet::FILE_S) && node.is_covered(at, grant);
+        let lost = node.names_lost;
         let Some(dir) = node.dir.as_mut() else { return };
         if !guaranteed {
             dir.filling = None;

@@ -38,8 +38,12 @@ impl Machine {
         let is_news = node.take_traits(&grant, is_doubtful);
         // While a recall is being answered nothing that it takes may be used, whatever is granted beside it.
         let limit = node.recall.map_or(CapSet::ALL_X, |r| r.keep);
-        let lost = node.held.without(grant.caps.sound() & limit);
-        node.held = grant.caps.sound() & limit;
+        let (had, held) = (node.held, grant.caps.sound() & limit);
+        let lost = had.without(held);
+        if !had.contains(held.shared()) {
+            node.given_at = tick;
+        }
+        node.held = held;
         node.giving_back = (node.giving_back | lost).without(node.held);
         if is_news {
             self.invalidate(Forget::Attrs(id));
@@ -49,15 +53,21 @@ impl Machine {
         }
     }
 
-    /// Takes over attributes from a reply, as far as they are covered; returns them as they are to be shown.
-    pub(crate) fn learn(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
+    /// Takes over attributes from a reply to a question asked at `at`, as far as they are covered by what is held, of which the
+    /// reply came with this grant; returns them as they are to be shown.
+    pub(crate) fn learn(
+        &mut self,
+        id: NodeId,
+        theirs: &Attrs,
+        (at, grant): (Generation, Option<Grant>),
+    ) -> Attrs {
         // It may be what has taken a name meanwhile that is being removed: the server asks nobody back for what he does himself.
         let (may_lose_name, epoch) = (self.may_lose_name(at), self.epoch);
         let Some(node) = self.nodes.get_mut(&id) else { return *theirs };
         let held = node.held.shared();
         let known = if may_lose_name && node.dir.is_none() { held.without(CapSet::LINK_S) } else { held };
         let merged = node.merged(theirs);
-        let undisturbed = node.disturbed <= at || node.clean_for == Some(at);
+        let undisturbed = node.is_covered(at, grant) && (node.disturbed <= at || node.clean_for == Some(at));
         let is_all_sent = node.pending == 0 && node.data.extents.weights().unsent == 0;
         let ours_is_there = is_all_sent && !node.data.may_be_lost(epoch);
         // What of ours was done since then the answer may not know: where all is sure that makes no difference to what is
@@ -83,11 +93,6 @@ impl Machine {
             }
         }
         merged
-    }
-
-    /// The same from the reply to a change, after the change has come to its end.
-    pub(crate) fn learn_after(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
-        self.learn(id, theirs, at)
     }
 
     /// Something happened to the object that earlier answers about these kinds do not know.
@@ -165,7 +170,8 @@ impl Machine {
     fn end_name(&mut self, id: NodeId, name: &Name, now_is: Option<Option<NodeId>>, at: Generation) {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let guaranteed = node.held.contains(CapSet::FILE_S) && node.names_lost <= at;
+        let guaranteed =
+            node.held.contains(CapSet::FILE_S) && node.names_lost <= at && node.is_covered(at, None);
         let Some(dir) = node.dir.as_mut() else { return };
         dir.end_busy(name);
         let told = match now_is {

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::{Access, Generation};
 use crate::attrs::{Attrs, Kind};
+use crate::caps::Grant;
 use crate::dir::Dir;
 use crate::errno::Errno;
 use crate::extent::{Extents, Progress};
@@ -36,6 +37,8 @@ pub(crate) struct Node {
     /// When the number of its names last became sure by an answer.
     pub(crate) links_sure_at: Generation,
     pub(crate) held: CapSet,
+    /// When something shared that was not held was last given: answers of before, told under no such grant, are not covered by it.
+    pub(crate) given_at: Generation,
     /// What is not used any more, and is not given back yet: others wait for it.
     pub(crate) giving_back: CapSet,
     /// The last grant or recall seen.
@@ -293,7 +296,7 @@ impl Node {
     /// What a grant says beside what is held. One that may be older than a change of ours says nothing good. Whether the
     /// kernel has to hear that there is an access list: it may have been told that there is none.
     #[must_use]
-    pub(crate) fn take_traits(&mut self, grant: &crate::caps::Grant, is_doubtful: bool) -> bool {
+    pub(crate) fn take_traits(&mut self, grant: &Grant, is_doubtful: bool) -> bool {
         let (was_listed, handed_on_none) = (self.listed, self.hands_on_none);
         self.plain = grant.plain && (self.plain || !is_doubtful);
         self.hands_on_none = grant.hands_on_none && (self.hands_on_none || !is_doubtful);
@@ -325,6 +328,7 @@ impl Node {
             sure: CapSet::NONE,
             links_sure_at: Generation(0),
             held: CapSet::NONE,
+            given_at: Generation(0),
             giving_back: CapSet::NONE,
             seq: 0,
             plain: false,
@@ -418,6 +422,12 @@ impl Node {
             && self.data.in_flight.is_empty()
             && self.data.committing.is_none()
             && self.id != NodeId::ROOT
+    }
+
+    /// Whether what is held covers an answer to a question asked at `at`, which came with this grant. One without, and under way
+    /// when something was given, may be of before: others may have made changes between the two.
+    pub(crate) fn is_covered(&self, at: Generation, grant: Option<Grant>) -> bool {
+        self.given_at <= at || grant.is_some_and(|grant| grant.seq == self.seq)
     }
 
     /// What the server says about it, where we do not know better.

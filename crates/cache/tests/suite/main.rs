@@ -12,6 +12,7 @@ mod counted;
 mod delegated;
 mod direct;
 mod forgotten;
+mod given_since;
 mod gone_since;
 mod hidden;
 mod kept_beside;
