@@ -107,7 +107,7 @@ impl Machine {
             }
             (Question::Open { object, access, .. }, Answer::Opened { open, attrs, grant }) => {
                 self.absorb_attrs_after(question, object, &attrs, grant, at);
-                self.admit(object, &turn.caller, *access, at);
+                self.admit(object, (&turn.caller, *access), (at, grant));
                 Ok(Fresh::Opened(open))
             }
             (Question::Nameless { .. }, Answer::Created { object, open, .. }) => {
@@ -121,7 +121,7 @@ impl Machine {
                 let created =
                     self.absorb_created(question, &object, open, made, (dir, dir_attrs), at, now.mono);
                 if let Question::Create { access, .. } = question {
-                    self.admit(&object.handle, &turn.caller, *access, at);
+                    self.admit(&object.handle, (&turn.caller, *access), (at, object.grant));
                 }
                 Ok(created)
             }

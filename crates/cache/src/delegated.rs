@@ -3,6 +3,7 @@
 
 use crate::ask::{Access, Generation};
 use crate::attrs::Attrs;
+use crate::caps::Grant;
 use crate::ids::{Caller, Handle, Now};
 use crate::machine::Machine;
 use crate::node::Node;
@@ -40,11 +41,16 @@ impl Node {
 }
 
 impl Machine {
-    /// The server has let the caller in, as it answered a question asked at this moment.
-    pub(crate) fn admit(&mut self, handle: &Handle, caller: &Caller, access: Access, at: Generation) {
+    /// The server has let the caller in, as it answered a question asked at this moment, with this grant.
+    pub(crate) fn admit(
+        &mut self,
+        handle: &Handle,
+        (caller, access): (&Caller, Access),
+        (at, grant): (Generation, Option<Grant>),
+    ) {
         let is_needed = !self.settings.caps;
         let Some(node) = self.by_handle(handle).filter(|_| is_needed) else { return };
-        let is_current = node.disturbed <= at || node.clean_for == Some(at);
+        let is_current = node.is_covered(at, grant) && (node.disturbed <= at || node.clean_for == Some(at));
         if !is_current || !node.held.contains(CapSet::AUTH_S) || node.admits(caller, access) {
             return;
         }

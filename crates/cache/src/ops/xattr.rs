@@ -128,7 +128,8 @@ impl Machine {
     pub(crate) fn keep_xattr(&mut self, id: NodeId, name: Name, value: Result<Bytes, Errno>, at: Generation) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let known = matches!(value, Ok(_) | Err(Errno::ENODATA));
-        let covered = node.held.contains(CapSet::XATTR_S) && node.disturbed <= at && node.changing == 0;
+        let covered = node.held.contains(CapSet::XATTR_S) && node.is_covered(at, None);
+        let covered = covered && node.disturbed <= at && node.changing == 0;
         if known && covered && node.xattrs.len() < REMEMBERED_MAX {
             node.xattrs.insert(name, value);
         }

@@ -90,3 +90,24 @@ fn attributes_of_before_a_promise_are_not_promised() {
     arrive(&mut world, seen);
     assert_eq!(links(&mut world), before + 2);
 }
+
+/// And of extended attributes.
+#[test]
+fn extended_attributes_of_before_a_promise_are_not_promised() {
+    let mut world = shared();
+    let dir = world.run(1, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    world.server.has_caps = false;
+    let ours = found(&mut world, b"d").unwrap();
+    let set = |world: &mut World, value: &'static [u8]| {
+        let value = bytes::Bytes::from_static(value);
+        world.run(1, |m, t, now| m.setxattr(t, dir, b"user.x", (&value, XattrMode::Either), now)).unwrap();
+    };
+    set(&mut world, b"old");
+    let look = |m: &mut Machine, t: &mut Turn, now: Now| m.getxattr(t, ours, b"user.x", now);
+    let seen = under_way(&mut world, look);
+    set(&mut world, b"new");
+    world.server.has_caps = true;
+    assert_eq!(found(&mut world, b"d"), Some(ours), "and that is promised");
+    arrive(&mut world, seen);
+    assert_eq!(world.run(0, look).unwrap(), "new");
+}

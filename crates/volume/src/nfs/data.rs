@@ -96,8 +96,7 @@ impl DataServer for Own<'_> {
 
 impl NfsServer {
     pub(super) fn get_attributes(&self, object: &Handle, cx: Cx<'_>) -> Result<Answer, Error> {
-        // What is held before the question covers the answer.
-        let grant = self.granted(object, false);
+        let grant = self.held(object);
         let attributes = self.client.getattr(cx, &wire(object), WANTED)?;
         Ok(Answer::Attrs { attrs: attrs_of(&attributes)?, grant })
     }

@@ -63,8 +63,9 @@ impl NfsServer {
             return Ok(Answer::Opened { open, attrs: attrs_of(&attributes)?, grant: None });
         }
         let wanted = self.wanted(Some(object), access);
+        let held = self.held(object);
         let opened = self.open_target((OpenTarget::File(&handle), wanted), access, None, cx)?;
-        let grant = self.granted(object, opened.delegation.is_some());
+        let grant = if opened.delegation.is_some() { self.given(object) } else { held };
         let attrs = self.emptied(&opened, truncate, cx)?;
         Ok(Answer::Opened { open: Some(self.opens.add(opened.file)), attrs, grant })
     }
@@ -146,7 +147,7 @@ impl NfsServer {
 
     fn created(&self, opened: Opened, made: bool) -> Result<Answer, Error> {
         let handle = Handle::new(opened.file.handle().as_bytes());
-        let grant = self.granted(&handle, opened.delegation.is_some());
+        let grant = opened.delegation.as_ref().and_then(|_| self.given(&handle));
         let attrs = attrs_of(&opened.attributes)?;
         let object = Object { handle, attrs, grant };
         let open = Some(self.opens.add(opened.file));

@@ -198,13 +198,16 @@ impl NfsServer {
         if access.write { WantDelegation::Write } else { WantDelegation::Read }
     }
 
-    /// What came with an open of a file; else what is held of it all the same.
-    pub(super) fn granted(&self, object: &Handle, came: bool) -> Option<Grant> {
-        let delegations = self.delegations.get()?;
-        if came {
-            delegations.came();
-        }
+    /// What is held of an object. Taken before a question: what is given meanwhile does not cover the answer.
+    pub(super) fn held(&self, object: &Handle) -> Option<Grant> {
+        self.delegations.get()?;
         self.client.delegated(&wire(object)).map(grant)
+    }
+
+    /// What came with an open of a file.
+    pub(super) fn given(&self, object: &Handle) -> Option<Grant> {
+        self.delegations.get()?.came();
+        self.held(object)
     }
 
     /// Has the server tell of changes in a directory whose names are asked for, where it does: before the question, so
