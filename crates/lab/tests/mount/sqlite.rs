@@ -1,5 +1,5 @@
-//! SQLite over our mounts, with each of its two kinds of journal, while servers and daemons are killed: whatever it was told is on
-//! the disk is there afterwards, and the database is whole.
+//! SQLite over our mounts, with each of its two kinds of journal, while servers, daemons and who uses it are killed: whatever it was
+//! told is on the disk is there afterwards, and the database is whole.
 
 use crate::failing::LIMIT;
 use crate::fixture::{Served, run_in};
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
     type Case = fn(&str, &str) -> Result<()>;
-    let cases: [(&str, Case); 2] = [
+    let cases: [(&str, Case); 3] = [
         ("with_the_server_killed_nobody_hears_of_it", server_killed),
         ("with_the_daemon_killed_what_was_committed_is_there", daemon_killed),
+        ("with_its_user_killed_another_mount_recovers_it_and_so_does_the_same", user_killed),
     ];
     let ways = [("", ""), ("_network", "nolocal")];
     let mut trials = Vec::new();
@@ -29,16 +30,17 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Rows one after the other, each its own transaction. What was committed is written down elsewhere.
+/// Rows one after the other, each its own transaction, after those that are there. What was committed is written down elsewhere.
 const WRITER: &str = "
 import sqlite3, sys
 mode, rows, committed = sys.argv[1:]
-with open(committed, 'w') as log:
+with open(committed, 'a') as log:
     db = sqlite3.connect('db', timeout=120)
     assert db.execute(f'pragma journal_mode={mode}').fetchone() == (mode,)
     db.execute('pragma synchronous=extra')
-    db.execute('create table t (n integer primary key, text text)'); db.commit()
-    for n in range(1, int(rows) + 1):
+    db.execute('create table if not exists t (n integer primary key, text text)'); db.commit()
+    there, = db.execute('select count(*) from t').fetchone()
+    for n in range(there + 1, int(rows) + 1):
         db.execute('insert into t values (?, ?)', (n, 'x' * (n % 300))); db.commit()
         log.write(f'{n}\\n'); log.flush()
 ";
@@ -58,6 +60,9 @@ print(len(rows), 'rows')
 const STUCK: Duration = Duration::from_secs(240);
 const POLL: Duration = Duration::from_millis(20);
 
+/// More than are written before it is killed.
+const MANY: u32 = 10_000_000;
+
 struct Writing {
     writer: Child,
     log: PathBuf,
@@ -71,8 +76,8 @@ fn committed(log: &Path) -> u32 {
 }
 
 impl Writing {
-    fn begin(mount: &Mount, mode: &str, work: &Path) -> Result<Self> {
-        let (log, rows) = (work.join("committed"), Scale::from_env().pick(150, 3000));
+    fn begin(mount: &Mount, mode: &str, work: &Path, rows: u32) -> Result<Self> {
+        let log = work.join("committed");
         let mut command = Command::new("python3");
         command.args(["-c", WRITER, mode, &rows.to_string()]).arg(&log).current_dir(mount.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -109,7 +114,7 @@ fn check(place: &Path, least: u32, most: u32) -> Result<()> {
 fn server_killed(mode: &str, options: &str) -> Result<()> {
     let mut served = Served::new()?;
     let (mount, work) = (served.mount(options)?, tempfile::tempdir()?);
-    let mut writing = Writing::begin(&mount, mode, work.path())?;
+    let mut writing = Writing::begin(&mount, mode, work.path(), Scale::from_env().pick(150, 3000))?;
     let mut kills = 0;
     while writing.goes_on(30).with_context(|| mount.log())? {
         served.server.kill()?;
@@ -130,7 +135,7 @@ fn server_killed(mode: &str, options: &str) -> Result<()> {
 fn daemon_killed(mode: &str, options: &str) -> Result<()> {
     let served = Served::new()?;
     let (mount, work) = (served.mount(options)?, tempfile::tempdir()?);
-    let mut writing = Writing::begin(&mount, mode, work.path())?;
+    let mut writing = Writing::begin(&mount, mode, work.path(), Scale::from_env().pick(150, 3000))?;
     ensure!(writing.goes_on(40)?, "it ended by itself: {}", writing.end()?.1);
     run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
     mount.wait_end()?;
@@ -142,5 +147,30 @@ fn daemon_killed(mode: &str, options: &str) -> Result<()> {
     check(&again.path(), committed, committed + 1)?;
     again.check_alive()?;
     again.unmount(&[])?;
+    check(&served.share(), committed, committed + 1)
+}
+
+/// In the middle of a transaction, mostly: its journal is left to whoever comes next, and so are its locks to the kernel.
+fn user_killed(mode: &str, options: &str) -> Result<()> {
+    let served = Served::new()?;
+    let (mounts, work) = ([served.mount(options)?, served.mount(options)?], tempfile::tempdir()?);
+    let mut at = 0;
+    for next in [1, 1, 0, 0] {
+        let mut writing = Writing::begin(&mounts[at], mode, work.path(), MANY)?;
+        let more = Scale::from_env().pick(30, 600);
+        let goes_on = writing.goes_on(more).with_context(|| mounts[at].log())?;
+        writing.writer.kill()?;
+        let (_, said, committed) = writing.end()?;
+        ensure!(goes_on, "it ended by itself: {said}");
+        // One more may be on the disk, of which nobody was told.
+        check(&mounts[next].path(), committed, committed + 1)
+            .with_context(|| format!("from mount {at} to {next}"))?;
+        at = next;
+    }
+    for mount in &mounts {
+        mount.check_alive()?;
+        mount.unmount(&[])?;
+    }
+    let committed = committed(&work.path().join("committed"));
     check(&served.share(), committed, committed + 1)
 }
