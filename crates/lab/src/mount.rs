@@ -91,7 +91,8 @@ impl Mount {
     pub fn unmount(&self, arguments: &[&str]) -> Result<()> {
         let output = self.command()?.arg("umount").args(arguments).arg(self.path()).output()?;
         self.expect(&output, "umount")?;
-        self.wait_end()
+        // It may have said why the daemon lives on: another process has the mount in a namespace of its own.
+        self.wait_end().with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
     /// Waits for the daemon's end.
