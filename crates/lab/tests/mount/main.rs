@@ -32,6 +32,7 @@ mod offline;
 mod older;
 mod pjdfstest;
 mod pooled;
+mod postgres;
 mod remote_below;
 mod renames;
 mod rights;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         older::trials(),
         pjdfstest::trials(),
         pooled::trials(),
+        postgres::trials(),
         remote_below::trials(),
         renames::trials(),
         rights::trials(),
