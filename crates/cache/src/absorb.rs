@@ -27,6 +27,7 @@ impl Machine {
         self.progress += 1;
         let Ask { at, caller: _, question } = ask;
         turn.asked_at = at;
+        self.end_naming(&question);
         if answer.is_err() {
             self.end_change(&question, at, None);
         }

@@ -313,6 +313,19 @@ impl Question {
         matches!(self, Self::Blocks { .. })
     }
 
+    /// The opens by which it changes something.
+    pub(crate) fn opens_named(&self) -> impl Iterator<Item = OpenToken> {
+        let named = match self {
+            Self::SetAttr { open, .. }
+            | Self::Write { open, .. }
+            | Self::Append { open, .. }
+            | Self::Allocate { open, .. } => [*open, None],
+            Self::Copy { from_open, to_open, .. } => [*from_open, *to_open],
+            _ => [None, None],
+        };
+        named.into_iter().flatten()
+    }
+
     /// The name that it takes from whatever has that by then, seen or not.
     pub(crate) const fn name_taken(&self) -> Option<(&Handle, &Name)> {
         match self {

@@ -155,6 +155,8 @@ pub struct Machine {
     /// The server has promised something of a file's data at some time.
     pub(crate) has_been_promised: bool,
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
+    /// Opens that changes under way name, and how many do.
+    pub(crate) opens_named: FxHashMap<OpenToken, u32>,
     pub(crate) wanted_opens: VecDeque<Fh>,
     /// Of those that were, so many have not been answered.
     pub(crate) opens_under_way: usize,
@@ -221,6 +223,7 @@ impl Machine {
             lent: BTreeSet::new(),
             has_been_promised: false,
             closes: Vec::new(),
+            opens_named: FxHashMap::default(),
             wanted_opens: VecDeque::new(),
             opens_under_way: 0,
             removals: Vec::new(),
@@ -321,6 +324,7 @@ impl Machine {
     pub(crate) fn ask<T>(&mut self, turn: &Turn, question: Question) -> Outcome<T> {
         self.begin_taking(turn, &question);
         self.begin_change(&question);
+        self.begin_naming(&question);
         let at = self.tick();
         Err(Stop::Ask(Box::new(Ask { at, caller: turn.caller.clone(), question })))
     }

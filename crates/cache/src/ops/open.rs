@@ -257,12 +257,33 @@ impl Machine {
         self.trim();
     }
 
-    /// Opens of which the server may be told that they have ended: all their data is with it.
+    /// What a change names it is refused by, once that is closed, however long others hold it up at the server: so the close waits
+    /// for it, though it be another's, who has ended. A change alone, whose answer is heard in any case.
+    pub(crate) fn begin_naming(&mut self, question: &Question) {
+        for open in question.opens_named() {
+            *self.opens_named.entry(open).or_default() += 1;
+        }
+    }
+
+    /// The answer to a change has come.
+    pub(crate) fn end_naming(&mut self, question: &Question) {
+        for open in question.opens_named() {
+            if let Some(named) = self.opens_named.get_mut(&open) {
+                *named -= 1;
+                if *named == 0 {
+                    self.opens_named.remove(&open);
+                }
+            }
+        }
+    }
+
+    /// Opens of which the server may be told that they have ended: all their data is with it, and nothing under way names them.
     pub fn take_closes(&mut self) -> Vec<(OpenToken, Caller)> {
         let (mut ready, mut later) = (Vec::new(), Vec::new());
         for (token, caller, id) in std::mem::take(&mut self.closes) {
             let later_needed = |n: &crate::node::Node| n.data.extents.weights().unsent > 0 || n.pending > 0;
-            if self.nodes.get(&id).is_some_and(|n| later_needed(n)) {
+            let is_named = self.opens_named.contains_key(&token);
+            if is_named || self.nodes.get(&id).is_some_and(|n| later_needed(n)) {
                 later.push((token, caller, id));
             } else {
                 ready.push((token, caller));

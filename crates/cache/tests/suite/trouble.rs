@@ -217,6 +217,24 @@ fn what_is_done_through_an_open_names_that_open_and_no_other() {
     assert_eq!(world.clients[0].machine.take_closes().into_iter().map(|(t, _)| t).collect::<Vec<_>>(), [one]);
 }
 
+/// Who opens a file to empty it has no open of his own yet, and names another's.
+#[test]
+fn an_open_that_a_change_under_way_names_is_closed_behind_that() {
+    let mut world = World::new(1, false, 1);
+    let (file, fh) = create(&mut world, NodeId::ROOT, "f", b"x");
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let machine = &mut world.clients[0].machine;
+    let changes = Changes { size: Some(0), ..Changes::default() };
+    let step = machine.setattr(&mut turn, file, &changes, now);
+    let Step::Ask(ask) = step else { panic!("{step:?}") };
+    let Question::SetAttr { open: Some(named), .. } = ask.question else { panic!("{ask:?}") };
+    machine.release(fh, now);
+    assert!(machine.take_closes().is_empty(), "what names it would be refused");
+    machine.absorb(&mut turn, *ask, Err(Errno::EIO), now);
+    assert_eq!(machine.take_closes().into_iter().map(|(t, _)| t).collect::<Vec<_>>(), [named]);
+    world.check(0);
+}
+
 #[test]
 fn what_was_made_and_not_named_is_found_by_its_name() {
     let (mut world, dir) = settled();
