@@ -90,6 +90,7 @@ impl Machine {
             let kept = &mut self.stream.kept[place];
             kept.stage = Stage::Sent;
             kept.sent_at = now.mono;
+            kept.is_unheard = true;
             (kept.asked, kept.is_resent) = (self.generation, true);
             self.stats.batches_resent += 1;
             return self.encode(place);
@@ -184,6 +185,7 @@ impl Machine {
             sent_at,
             asked,
             is_resent: false,
+            is_unheard: true,
             is_repeated: false,
             is_loss_told: false,
             names_since: None,

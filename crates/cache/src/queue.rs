@@ -167,6 +167,8 @@ pub(crate) struct Kept {
     pub(crate) asked: Generation,
     /// It came out more than once: what its results show may be of later.
     pub(crate) is_resent: bool,
+    /// It was sent, and nothing was heard of its results since: the server may have done any part of it.
+    pub(crate) is_unheard: bool,
     /// Its results were taken in before, and its effects then lost.
     pub(crate) is_repeated: bool,
     /// What of it could not be put on disk was heard, and is no news when it is told again.

@@ -25,7 +25,7 @@ impl Machine {
         if kept.stage == Stage::Executed {
             return;
         }
-        kept.stage = Stage::Executed;
+        (kept.stage, kept.is_unheard) = (Stage::Executed, false);
         let (took, repeated, is_resent) = (now.mono.ms_since(kept.sent_at), kept.is_repeated, kept.is_resent);
         self.stream.window.took(took, now.mono, max);
         // What it says is held may be lost since.

@@ -136,6 +136,7 @@ impl Machine {
                 sent_at,
                 asked,
                 is_resent: true,
+                is_unheard: executed.is_none(),
                 is_repeated,
                 is_loss_told: false,
                 names_since,

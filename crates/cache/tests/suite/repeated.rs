@@ -123,11 +123,22 @@ fn begin_anew(world: &mut World, executed: u64) -> Vec<Reclaimed> {
 
 /// The same; it has objects as this makes them.
 fn begin_anew_as(world: &mut World, executed: u64, found: impl Fn(&mut Attrs)) -> Vec<Reclaimed> {
+    begin_anew_with(world, executed, |attrs, _| found(attrs))
+}
+
+/// The same; it promises of them what this leaves.
+fn begin_anew_with(
+    world: &mut World,
+    executed: u64,
+    found: impl Fn(&mut Attrs, &mut Grant),
+) -> Vec<Reclaimed> {
     let machine = &world.clients[0].machine;
     let all: Vec<_> = machine.in_question().into_iter().chain(machine.reclaim_list()).collect();
     world.server.restart();
     let mut told: Vec<_> = all.iter().map(|claim| world.server.reclaim(0, claim)).collect();
-    told.iter_mut().filter_map(|told| told.result.as_mut().ok()).for_each(|(attrs, _)| found(attrs));
+    told.iter_mut()
+        .filter_map(|told| told.result.as_mut().ok())
+        .for_each(|(attrs, grant)| found(attrs, grant));
     let now = world.now();
     let machine = &mut world.clients[0].machine;
     machine.reclaimed(told.clone(), now);
@@ -297,6 +308,30 @@ fn a_time_of_the_servers_clock_is_nobody_elses_change_when_the_power_went_before
             (attrs.mtime, attrs.ctime) = (at(mtime), at(ctime));
         });
         assert_eq!(carries(&again(&mut world, sent), b"more"), !is_theirs, "{mtime} {ctime}");
+    }
+}
+
+/// It was killed when it had written what was under way, and not set the time that comes behind that.
+#[test]
+fn what_the_server_was_in_the_middle_of_is_nobody_elses_change_where_nobody_else_could_be_there() {
+    let at = |seconds| Timestamp { seconds, nanos: 0 };
+    for (ctime, is_promised, is_theirs) in [(1000, true, false), (1001, true, true), (1000, false, true)] {
+        let (mut world, node, mut sent, _) = made();
+        let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
+        write(&mut world, opened.fh, b"more");
+        close(&mut world, opened.fh);
+        let unanswered = world.one_batch();
+        let results = world.server.batch(0, &unanswered);
+        sent.push((unanswered, results));
+        begin_anew_with(&mut world, sent[0].0.txn - 1, |attrs, grant| {
+            if attrs.kind == Kind::File {
+                (attrs.mtime, attrs.ctime) = (at(1000), at(ctime));
+                grant.caps = if is_promised { grant.caps } else { grant.caps.without(CapSet::FILE_X) };
+            }
+        });
+        let batches = again(&mut world, sent);
+        assert_eq!(carries(&batches, b"more"), !is_theirs, "{ctime} {is_promised}");
+        assert_eq!(world.clients[0].machine.conflicts().is_empty(), !is_theirs, "{ctime} {is_promised}");
     }
 }
 

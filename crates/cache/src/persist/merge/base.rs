@@ -65,6 +65,8 @@ pub(super) struct Past {
     /// What the server has made of those.
     left: Vec<Left>,
     is_clocked: bool,
+    /// The server may have been killed in the middle of what we sent last, and nobody else can have been there since.
+    may_be_half_done: bool,
     /// Something gave it the time of the server's clock, or it is not known what it had.
     is_untimed: bool,
     mode: Values,
@@ -137,6 +139,12 @@ impl Past {
         self.left.push(left);
     }
 
+    /// This was sent, nothing was heard of it, and nobody else can have been there since: the server may have been killed when it had
+    /// written, or cut off, and not set the time that comes behind that.
+    pub(super) fn was_under_way(&mut self, op: &Op) {
+        self.may_be_half_done |= is_about_data(op);
+    }
+
     /// Whether a modification time is one that was given here.
     pub(super) fn is_time_given(&self, mtime: Timestamp) -> bool {
         self.given.contains(&mtime)
@@ -146,7 +154,9 @@ impl Past {
     pub(super) fn admits_time(&self, theirs: &Attrs) -> bool {
         let mtime = theirs.mtime;
         let is_known = self.is_time_given(mtime) || self.before.contains(&mtime);
-        is_known || self.left.iter().any(|left| left.admits(theirs))
+        // Who sets a time moves the other as well.
+        let is_half_done = self.may_be_half_done && mtime == theirs.ctime;
+        is_known || is_half_done || self.left.iter().any(|left| left.admits(theirs))
     }
 
     /// Whether its contents are surely of others. `shown`: as it is shown here.

@@ -10,6 +10,7 @@ use crate::attrs::{Attrs, Changes, Kind};
 use crate::errno::Errno;
 use crate::ids::{Handle, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::queue::{Kept, Load, Op, Stage};
 use crate::tell::{Reclaim, Reclaimed, Report};
 use holdfast_base::CapSet;
@@ -134,7 +135,11 @@ impl Machine {
                 let Some(id) = queued.op.nodes()[0].filter(|id| again.contains(id)) else { continue };
                 // Of what was there before, and nothing is known of that, nobody can tell.
                 if pasts.contains_key(&id) || matches!(queued.op, Op::Make { .. }) {
-                    pasts.entry(id).or_default().got(&queued.op);
+                    let past = pasts.entry(id).or_default();
+                    past.got(&queued.op);
+                    if kept.is_unheard && is_undone(kept, executed) && self.is_ours_alone(id) {
+                        past.was_under_way(&queued.op);
+                    }
                 }
             }
             for (id, left) in &kept.left {
@@ -142,6 +147,13 @@ impl Machine {
             }
         }
         pasts
+    }
+
+    /// Whether nobody else can have changed a file since it was promised: the promise was had back. Who works without the server
+    /// compares before he hears of that.
+    fn is_ours_alone(&self, id: NodeId) -> bool {
+        let is_had = |node: &Node| (node.held | node.giving_back).contains(CapSet::FILE_X);
+        self.journal.is_none() && self.nodes.get(&id).is_some_and(|node| is_had(node))
     }
 
     /// Changes what is to come out again about an object, and keeps its form, by which others name what it makes. Whether anything

@@ -40,6 +40,7 @@ fn unstable(count: u64, of: u64, op: impl Fn(u64) -> Op) -> Stream {
             sent_at,
             asked,
             is_resent: false,
+            is_unheard: false,
             is_repeated: false,
             is_loss_told: false,
             names_since: None,
