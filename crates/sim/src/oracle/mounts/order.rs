@@ -74,12 +74,17 @@ fn with(
         if place.done.remove(&id) {
             place.before.remove(&id);
             place.changed.remove(&id);
-            reached.insert(place);
+            reached.insert(place.forgets());
             continue;
         }
         for next in under_way.difference(&place.done).filter(|next| !told[**next].deed.only_looks()) {
-            for place in place.after(*next, told) {
-                let place = place.looks(told, under_way);
+            // What need not have done anything, and changes nothing here, is as well said to have done nothing when it ends.
+            let may_wait = *next != id && may_have_done_nothing(&told[*next]);
+            for after in place.after(*next, told) {
+                if may_wait && after.leaves(&place) {
+                    continue;
+                }
+                let place = after.looks(told, under_way).forgets();
                 if seen.insert(place.clone()) {
                     open.push(place);
                 }
@@ -120,6 +125,11 @@ impl Place {
         all
     }
 
+    /// Whether all is as it was there, but for what has taken effect.
+    fn leaves(&self, before: &Self) -> bool {
+        self.tree == before.tree && self.before == before.before
+    }
+
     /// What this has done is lost with the power, if that can be.
     fn without(&self, id: DeedId, told: &Told) -> Option<Self> {
         let Told { host, deed, sureness, .. } = told;
@@ -129,7 +139,14 @@ impl Place {
             Some(changes) => place.tree.loses_changes(&changes),
             None => place.tree.loses((id, *host), deed),
         };
-        (sureness.is_disturbed && is_lost).then_some(place)
+        (sureness.is_disturbed && is_lost).then(|| place.forgets())
+    }
+
+    /// Without what is gone, and nobody can come upon any more: by that alone two places are not two.
+    fn forgets(mut self) -> Self {
+        let may_come_back: BTreeSet<_> = self.changed.values().flat_map(Changes::objects).collect();
+        self.tree.forgets_gone(&may_come_back);
+        self
     }
 
     /// Those under way that only look take effect, if they can now.
@@ -151,13 +168,13 @@ fn ways(told: &Told) -> impl Iterator<Item = Option<Option<&Outcome>>> {
     let Told { ended, sureness, .. } = told;
     let says = ended.as_ref().map(|(_, outcome)| outcome);
     let may_be_otherwise = sureness.is_disturbed || (sureness.may_be_done && has_failed(says));
-    let has_seen_no_object = !matches!(says, Some(Outcome::Found(..) | Outcome::Done));
-    let ways = [
-        (true, Some(says)),
-        (may_be_otherwise, Some(None)),
-        (sureness.is_disturbed && has_seen_no_object, None),
-    ];
+    let ways = [(true, Some(says)), (may_be_otherwise, Some(None)), (may_have_done_nothing(told), None)];
     ways.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, outcome)| outcome)
+}
+
+fn may_have_done_nothing(Told { ended, sureness, .. }: &Told) -> bool {
+    let has_seen_an_object = matches!(ended, Some((_, Outcome::Found(..) | Outcome::Done)));
+    sureness.is_disturbed && !has_seen_an_object
 }
 
 /// Power fails: what was under way and not answered yet may be lost though others have seen it, and is done once more.

@@ -260,6 +260,22 @@ fn a_name_is_back_with_the_power_where_what_has_taken_it_since_is_lost_too() {
 }
 
 #[test]
+fn of_those_that_may_have_done_nothing_there_may_be_many_at_once() {
+    let mut mounts = one_file();
+    let looks: Vec<_> = (0..12).map(|n| mounts.does(0, n % 2, look_up(BASE, "b"))).collect();
+    mounts.power_fails();
+    does(&mut mounts, 1, Deed::Write { node: ONE, block: 0, mark: 3 }, Outcome::Done);
+    let disturbed = Sureness { may_be_done: false, is_disturbed: true };
+    looks.into_iter().for_each(|id| mounts.ends(0, id, (Outcome::Absent, disturbed)));
+    assert_eq!(mounts.explain().map(drop), Ok(()));
+    let read = |mark: u64| Outcome::Data(mark.to_be_bytes().into());
+    does(&mut mounts, 0, Deed::Read { node: ONE, block: 0 }, read(3));
+    assert_eq!(mounts.explain().map(drop), Ok(()));
+    does(&mut mounts, 0, Deed::Read { node: ONE, block: 0 }, read(2));
+    assert!(mounts.explain().is_err());
+}
+
+#[test]
 fn of_those_that_only_look_there_may_be_many_at_once() {
     let mut mounts = two_mounts();
     let create = Deed::Create { dir: BASE, name: "f".into(), exclusive: false };

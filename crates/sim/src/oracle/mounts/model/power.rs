@@ -1,5 +1,6 @@
 //! What a loss of power takes of a file system: what was under way and had not been answered.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use holdfast_cache::NodeId;
@@ -10,11 +11,25 @@ use super::{ANEW, BASE, Deed, Ino, Object, Tree};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(in crate::oracle::mounts) struct Changes(Vec<(Ino, [Rc<Object>; 2])>);
 
+impl Changes {
+    /// What was changed.
+    pub(in crate::oracle::mounts) fn objects(&self) -> impl Iterator<Item = Ino> {
+        self.0.iter().map(|(ino, _)| *ino)
+    }
+}
+
 impl Tree {
+    /// Forgets what has no name, but for what a mount knows, or what may have its name back.
+    pub(in crate::oracle::mounts) fn forgets_gone(&mut self, may_come_back: &BTreeSet<Ino>) {
+        let nodes = &self.nodes;
+        let is_known = |ino: &Ino| may_come_back.contains(ino) || nodes.values().any(|known| known == ino);
+        self.objects.retain(|ino, object| !object.is_gone() || is_known(ino));
+    }
+
     /// What has become of objects that were there `before`.
     pub(in crate::oracle::mounts) fn changes_since(&self, before: &Self) -> Changes {
         let change = |(ino, was): (&Ino, &Rc<Object>)| {
-            let is = &self.objects[ino];
+            let is = self.objects.get(ino)?;
             (was != is).then(|| (*ino, [Rc::clone(was), Rc::clone(is)]))
         };
         Changes(before.objects.iter().filter_map(change).collect())
