@@ -49,7 +49,7 @@ struct Mount {
     txn: u64,
     xid: u32,
     /// The last batch and what it was answered, as long as it may be sent again.
-    last: Option<(Vec<u8>, Vec<u8>)>,
+    last: Option<(Vec<u8>, Until, Vec<u8>)>,
     recalls: Vec<(Vec<u8>, CapSet, u64)>,
 }
 
@@ -369,25 +369,49 @@ fn batch(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input
         });
     }
     let done_through = TxnId(0);
-    let args = to_bytes(&BatchArgs { ticket: mount.ticket, txn, is_resent: false, done_through, ops });
-    let Some(reply) = mount.call(CapsProc::Batch.as_u32(), &args) else { return };
-    let Ok(ok) = from_bytes::<Res<BatchOk<'_>>>(&reply).expect("a result").into_result() else { return };
-    mount.txn = txn.0;
+    let until = if input.one_in(3) { Until::Stable } else { Until::Executed };
+    let how = BatchHow { is_resent: input.one_in(4), until };
+    let args = to_bytes(&BatchArgs { ticket: mount.ticket, txn, how, done_through, ops });
+    let Some(reply) = send_batch(world, which, (&args, until)) else { return };
+    let Ok(ok) = said(&reply, until) else { return };
+    assert!(ok.stable_through <= ok.executed_through);
+    world.mounts[which].txn = txn.0;
     for result in &ok.results {
         if let Res::Ok(OpResult::Made(made)) = result {
             crate::field::remember(&mut world.handles, made.handle.0.to_vec());
         }
     }
-    world.mounts[which].last = Some((args, reply));
+    world.mounts[which].last = Some((args, until, reply));
+}
+
+/// Sends a batch; the disk does its part where the answer waits for that.
+fn send_batch(world: &mut World, which: usize, (args, until): (&[u8], Until)) -> Option<Vec<u8>> {
+    let mount = &mut world.mounts[which];
+    let reply = mount.call(CapsProc::Batch.as_u32(), args);
+    if reply.is_some() || until == Until::Executed {
+        return reply;
+    }
+    world.committer.pump();
+    let records = mount.wire.sent();
+    mount.take(records)
+}
+
+/// What BATCH has answered.
+fn said(reply: &[u8], until: Until) -> Result<BatchOk<'_>, CapsStat> {
+    match until {
+        Until::Executed => from_bytes::<Res<BatchOk<'_>>>(reply).expect("a result").into_result(),
+        Until::Stable => {
+            from_bytes::<Res<ForcedOk<'_>>>(reply).expect("a result").into_result().map(|ok| ok.batch)
+        }
+    }
 }
 
 /// The last batch again: the same is said to have been done.
 fn again(world: &mut World, which: usize) {
-    let mount = &mut world.mounts[which];
-    let Some((args, before)) = mount.last.clone() else { return };
-    let Some(reply) = mount.call(CapsProc::Batch.as_u32(), &args) else { return };
+    let Some((args, until, before)) = world.mounts[which].last.clone() else { return };
+    let Some(reply) = send_batch(world, which, (&args, until)) else { return };
     let outcome = |reply: &[u8]| -> Option<Vec<Result<Option<Vec<u8>>, CapsStat>>> {
-        let ok = from_bytes::<Res<BatchOk<'_>>>(reply).expect("a result").into_result().ok()?;
+        let ok = said(reply, until).ok()?;
         let made = |result: &Res<OpResult<'_>>| {
             result.into_result().map(|ok| match ok {
                 OpResult::Made(made) => Some(made.handle.0.to_vec()),

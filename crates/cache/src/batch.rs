@@ -11,7 +11,7 @@ use crate::attrs::Changes;
 use crate::extent::Progress;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::Machine;
-use crate::mutation::{Batch, Mutation, NewObject, Target};
+use crate::mutation::{Batch, Mutation, NewObject, Target, Until};
 use crate::queue::names::Numbers;
 use crate::queue::{Kept, Op, Queued, Stage, Thing};
 use crate::step::{Outcome, Wait};
@@ -93,7 +93,11 @@ impl Machine {
             kept.is_unheard = true;
             (kept.asked, kept.is_resent) = (self.generation, true);
             self.stats.batches_resent += 1;
+            self.stream.kept[place].until = self.answered_when(place);
             return self.encode(place);
+        }
+        if let Some(again) = self.take_needed(now) {
+            return Some(again);
         }
         self.stream.trim();
         if !self.is_due(now) {
@@ -108,7 +112,8 @@ impl Machine {
         if self.stream.in_flight() >= self.stream.window.size(self.settings.batches_in_flight_max) {
             return None;
         }
-        self.cut_batch(now)
+        // It may be seen only then that what comes next needs results.
+        self.cut_batch(now).or_else(|| self.take_needed(now))
     }
 
     /// Data of young files grows old with the mutations that make them.
@@ -149,10 +154,15 @@ impl Machine {
             let urgent = front.serial <= self.stream.hurried;
             if ops.first().is_some_and(|q: &Queued| q.caller != front.caller)
                 || self.holds_back(front, urgent, now)
-                || self.may_lack_data(front, &ops)
-                || self.may_be_all_that_is_left(front, &ops)
-                || self.may_be_named_otherwise(front, &ops)
             {
+                break;
+            }
+            let needs_results = self.may_lack_data(front, &ops)
+                || self.may_be_all_that_is_left(front, &ops)
+                || self.may_be_named_otherwise(front, &ops);
+            if needs_results {
+                let before = front.serial - 1;
+                self.stream.need(before);
                 break;
             }
             let Some(mut queued) = self.stream.unsent.pop_front() else { break };
@@ -182,6 +192,7 @@ impl Machine {
             ops,
             parts,
             stage,
+            until: Until::Executed,
             sent_at,
             asked,
             is_resent: false,
@@ -196,7 +207,9 @@ impl Machine {
             left: Vec::new(),
         };
         self.stream.keep(kept);
-        self.encode(self.stream.kept.len() - 1)
+        let place = self.stream.kept.len() - 1;
+        self.stream.kept[place].until = self.answered_when(place);
+        self.encode(place)
     }
 
     /// Whether a mutation should not go yet: a young file that is still being written, so that its data can go with
@@ -339,7 +352,7 @@ impl Machine {
         }
     }
 
-    fn encode(&mut self, place: usize) -> Option<Batch> {
+    pub(crate) fn encode(&mut self, place: usize) -> Option<Batch> {
         let mut was = std::mem::take(&mut self.stream.kept.get_mut(place)?.was);
         let kept = self.stream.kept.get(place)?;
         let (txn, caller) = (kept.txn, kept.caller.clone());
@@ -347,8 +360,8 @@ impl Machine {
         let names_since = ops.iter().flat_map(Mutation::made_by).filter(|by| (1..txn).contains(by)).min();
         let kept = self.stream.kept.get_mut(place)?;
         (kept.names_since, kept.was) = (names_since, was);
-        let asked = kept.asked;
-        Some(Batch { txn, done_through: self.stream.done_through(), caller, ops, asked })
+        let (asked, until) = (kept.asked, kept.until);
+        Some(Batch { txn, done_through: self.stream.done_through(), caller, ops, asked, until })
     }
 
     /// An operation as it was sent first, whatever is known of its objects by now.

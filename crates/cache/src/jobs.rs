@@ -12,7 +12,7 @@ pub enum Job {
     Releases(Vec<Release>),
     /// An open that the server is to know of; then [`Machine::opened`].
     Open(Fh, Handle, Access, Caller),
-    /// A transaction; then [`Machine::batch_done`].
+    /// A transaction; then [`Machine::batch_answered`].
     Batch(Batch),
     /// Data of a file; then [`Machine::write_done`].
     Write(WriteOut),

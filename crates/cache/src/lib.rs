@@ -21,6 +21,7 @@ mod dir;
 mod disk;
 mod errno;
 mod extent;
+mod forced;
 mod fresh;
 mod given_up;
 mod ids;
@@ -66,7 +67,9 @@ pub use ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 pub use jobs::Job;
 pub use leases::Promise;
 pub use machine::{Machine, Settings};
-pub use mutation::{Batch, Born, CommitOut, Mutation, MutationResult, NewObject, Target, WriteId, WriteOut};
+pub use mutation::{
+    Batch, Born, CommitOut, Mutation, MutationResult, NewObject, Target, Until, WriteId, WriteOut,
+};
 pub use ops::{
     ACCESS_LISTS, Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, OpenedDir, Taker, is_access_list,
 };

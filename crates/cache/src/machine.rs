@@ -43,6 +43,8 @@ pub struct Settings {
     pub preserves_unlinked: bool,
     /// Bytes of one READ or WRITE.
     pub io_bytes: u32,
+    /// Batches can be answered when they are on the server's disk.
+    pub forces: bool,
     /// Mutations in one batch.
     pub batch_ops_max: usize,
     /// Operations that they may become: a file's data is one for each piece.
@@ -78,6 +80,7 @@ impl Default for Settings {
             names: true,
             preserves_unlinked: false,
             io_bytes: IO_BYTES_MAX as u32,
+            forces: false,
             batch_ops_max: 256,
             batch_parts_max: CAPS_BATCH_OPS_MAX,
             batch_bytes_max: 512 << 10,
@@ -98,7 +101,14 @@ impl Settings {
     #[must_use]
     pub fn full() -> Self {
         let pooled_max = POOL_FILES_MAX;
-        Self { caps: true, batches: true, preserves_unlinked: true, pooled_max, ..Self::default() }
+        Self {
+            caps: true,
+            batches: true,
+            forces: true,
+            preserves_unlinked: true,
+            pooled_max,
+            ..Self::default()
+        }
     }
 }
 
@@ -345,7 +355,7 @@ impl Machine {
         }
         let _ = turn;
         let serial = node.last_serial;
-        self.stream.hurry(serial);
+        self.stream.need(serial);
         self.wait(Wait::Executed)
     }
 
@@ -362,7 +372,7 @@ impl Machine {
         if self.stream.executed() >= through {
             return Ok(());
         }
-        self.stream.hurry(through);
+        self.stream.need(through);
         self.wait(Wait::Executed)
     }
 
@@ -395,6 +405,7 @@ impl Machine {
         let node = self.node(id)?;
         if !node.sure.contains(CapSet::FILE_S) && node.has_unsent(begun) {
             self.settle(id, true, now);
+            self.need_data(id);
             return self.wait(Wait::Written);
         }
         Ok(())

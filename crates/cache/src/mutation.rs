@@ -117,6 +117,17 @@ pub(crate) const fn operations_to_write(data: &[(u64, Bytes)]) -> usize {
     data.len() + 1
 }
 
+/// When a batch is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// When all of it is executed.
+    #[default]
+    Executed,
+    /// When that, and all that was executed before it, is on the server's disk, so that nobody has to ask for that. A server may
+    /// answer before, and says how far it is.
+    Stable,
+}
+
 /// Consecutive mutations of one caller, executed in order and exactly once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
@@ -131,6 +142,8 @@ pub struct Batch {
     pub ops: Vec<Mutation>,
     /// When it came out, in the order of events: it may come out again while somebody still waits for what became of it.
     pub asked: Generation,
+    /// When it is to be answered.
+    pub until: Until,
 }
 
 /// What an operation of a batch made. How it looks is known here.

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
 use crate::ids::{Caller, Handle, Name, NodeId};
-use crate::mutation::{Target, operations_to_make, operations_to_write};
+use crate::mutation::{Target, Until, operations_to_make, operations_to_write};
 use holdfast_base::CapSet;
 
 /// What a mutation makes.
@@ -162,6 +162,8 @@ pub(crate) struct Kept {
     /// How many operations of the program they are: so many the server remembers until we are done with it.
     pub(crate) parts: usize,
     pub(crate) stage: Stage,
+    /// When it is answered, as it was sent last.
+    pub(crate) until: Until,
     pub(crate) sent_at: Instant,
     /// When it was last sent, in the order of events.
     pub(crate) asked: Generation,
@@ -221,6 +223,8 @@ pub(crate) struct Stream {
     /// Everything up to here is to be put on disk.
     pub(crate) wanted_stable: u64,
     pub(crate) is_asking_stable: bool,
+    /// Of everything up to here somebody waits for the results, and not for the disk.
+    pub(crate) needed: u64,
     /// The last transaction of which the server knew, when it began anew, that it was executed; and when it told.
     pub(crate) executed_there: Option<(u64, Generation)>,
     /// Nothing goes out: the server is away, or is being compared with.
@@ -297,7 +301,7 @@ impl Stream {
         self.unsent.extend(behind.into_iter().map(|q| Queued { serial: q.serial + by + count, ..q }));
         self.last = last + by + count;
         let moved = [(first, middle, by), (middle, last + 1, by + count)];
-        for through in [&mut self.hurried, &mut self.wanted_stable] {
+        for through in [&mut self.hurried, &mut self.wanted_stable, &mut self.needed] {
             *through = placed(*through, &moved);
         }
         self.moved.extend(moved);
@@ -361,6 +365,12 @@ impl Stream {
 
     pub(crate) fn hurry(&mut self, serial: u64) {
         self.hurried = self.hurried.max(serial);
+    }
+
+    /// Somebody waits for what comes of everything up to this serial.
+    pub(crate) fn need(&mut self, serial: u64) {
+        self.hurry(serial);
+        self.needed = self.needed.max(serial);
     }
 
     fn first_unsent(&self) -> u64 {
@@ -482,8 +492,9 @@ impl Stream {
         self.kept.iter().rev().any(|k| k.stage == Stage::Sent)
     }
 
+    /// Those that wait for the server's disk are not among them: they keep nothing busy, and others need the room.
     pub(crate) fn in_flight(&self) -> usize {
-        self.kept.iter().filter(|k| k.stage == Stage::Sent).count()
+        self.kept.iter().filter(|k| k.stage == Stage::Sent && k.until == Until::Executed).count()
     }
 
     /// The last transaction of which, and of all before it, the results were taken in.

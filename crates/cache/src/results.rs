@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::mutation::{Batch, Born, MutationResult, WriteId};
+use crate::mutation::{Batch, Born, MutationResult, Until, WriteId};
 use crate::persist::Left;
 use crate::queue::{Kept, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
@@ -27,7 +27,10 @@ impl Machine {
         }
         (kept.stage, kept.is_unheard) = (Stage::Executed, false);
         let (took, repeated, is_resent) = (now.mono.ms_since(kept.sent_at), kept.is_repeated, kept.is_resent);
-        self.stream.window.took(took, now.mono, max);
+        // The time of the server's disk is none of the path's; nor is that from a second call to the answer to the first.
+        if kept.until == Until::Executed && !is_resent {
+            self.stream.window.took(took, now.mono, max);
+        }
         // What it says is held may be lost since.
         let is_void = self.has_lapsed || self.stream.kept[place].asked < self.epoch;
         let ops = std::mem::take(&mut self.stream.kept[place].ops);
@@ -420,7 +423,7 @@ impl Machine {
         if stream.is_held || stream.is_asking_stable || stream.kept.is_empty() {
             return None;
         }
-        let wanted = stream.wanted_stable > stream.stable();
+        let wanted = stream.wanted_stable > stream.stable() && !self.will_be_stable(now);
         let many =
             || stream.kept.len() >= UNSETTLED_BATCHES_MAX / 2 || stream.parts_kept() >= CAPS_OPS_KEPT_MAX / 2;
         let first = stream.first_unstable();
@@ -443,8 +446,12 @@ impl Machine {
     /// all of a transaction's at once, and again until it hears that we are done with it.
     pub fn stable_done(&mut self, through: u64, failed: &[(u64, u32, Errno)], now: Now) {
         let _ = now;
-        self.progress += 1;
         self.stream.is_asking_stable = false;
+        self.told_stable(through, failed);
+    }
+
+    pub(crate) fn told_stable(&mut self, through: u64, failed: &[(u64, u32, Errno)]) {
+        self.progress += 1;
         for (txn, op, errno) in failed {
             let kept = self.stream.kept.iter().find(|k| k.txn == *txn && !k.is_loss_told);
             let Some(op) = kept.and_then(|k| k.ops.get(*op as usize)).map(|q| q.op.clone()) else { continue };

@@ -132,7 +132,9 @@ impl Machine {
         let young =
             self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
         let young = young.map(|_| now.mono.after_ms(YOUNG_FILE_MS));
-        let others = [self.pages_due(), self.pools_due(), self.ahead_due()];
+        let is_wanted = self.stream.wanted_stable > self.stream.stable() && !self.stream.is_asking_stable;
+        let forced = self.stream.is_forced_until().filter(|_| is_wanted);
+        let others = [forced, self.pages_due(), self.pools_due(), self.ahead_due()];
         let first = [stream, aging, commits, settle, young].into_iter().chain(others).flatten().min()?;
         Some(if first > now.mono { first } else { now.mono.after_ms(STILL_DUE_MS) })
     }

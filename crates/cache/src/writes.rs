@@ -161,7 +161,7 @@ impl Machine {
                 self.flush.bulk.push_back(id);
             }
             // Batches are looked for before data: heard of by the look for this data, they would wait for the next one.
-            self.stream.hurry(before);
+            self.stream.need(before);
             return;
         }
         let carrier = data.carrier.filter(|_| carried);
@@ -260,7 +260,7 @@ impl Machine {
         let Some(handle) = node.handle.clone().filter(|_| node.data.barrier <= executed) else {
             let through = node.data.barrier.max(node.last_serial);
             let alive = node.dead.is_none();
-            self.stream.hurry(through);
+            self.stream.need(through);
             return (None, alive);
         };
         let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));

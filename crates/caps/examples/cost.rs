@@ -201,7 +201,7 @@ impl Mounted {
     fn batch(&mut self, ops: &[BatchOp<'_>]) -> Vec<(Vec<u8>, CapSet, u64)> {
         self.txn += 1;
         let (ticket, txn, done_through) = (self.ticket, TxnId(self.txn), self.done_through);
-        let args = BatchArgs { ticket, txn, is_resent: false, done_through, ops: ops.to_vec() };
+        let args = BatchArgs { ticket, txn, how: BatchHow::FIRST, done_through, ops: ops.to_vec() };
         loop {
             let results = self.client.call(CapsProc::Batch, &args);
             match from_bytes::<Res<BatchOk<'_>>>(&results).unwrap().into_result() {

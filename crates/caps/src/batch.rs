@@ -13,7 +13,8 @@ use holdfast_rpc::{Outcome as CallOutcome, PendingReply};
 use holdfast_state::Deed;
 use holdfast_vfs::{Caller, FileKind, FsError};
 use holdfast_wire::caps::{
-    self, BatchArgs, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TxnId,
+    self, BatchArgs, BatchHow, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TxnId,
+    Until,
 };
 use holdfast_xdr::{Decode, Encode, Reader, from_bytes};
 
@@ -29,7 +30,7 @@ use crate::{Caps, attrs};
 pub(crate) struct Head {
     pub(crate) ticket: Ticket,
     pub(crate) txn: TxnId,
-    _is_resent: bool,
+    pub(crate) how: BatchHow,
     pub(crate) done_through: TxnId,
     pub(crate) ops: u32,
 }
@@ -60,7 +61,9 @@ impl Caps {
             match admitted {
                 Ok(()) if !is_early => {
                     // Sent again while it waits: the first connection may be gone.
-                    let former = state.waiting.insert(head.txn, Waiting { actor, args, pending });
+                    let former = state
+                        .waiting
+                        .insert(head.txn, Waiting { actor, args, until: head.how.until, pending });
                     former.map(|former| (former.pending, CapsStat::Delay))
                 }
                 Ok(()) => Some((pending, CapsStat::Misordered)),
@@ -94,7 +97,7 @@ impl Caps {
     }
 
     fn run(&self, lane: &Arc<Lane>, txn: TxnId, waiting: Waiting) {
-        let Waiting { actor, args, mut pending } = waiting;
+        let Waiting { actor, args, until, mut pending } = waiting;
         let Ok(batch) = from_bytes::<BatchArgs<'_>>(&args) else {
             return pending.finish(CallOutcome::Garbage);
         };
@@ -108,26 +111,34 @@ impl Caps {
         }
         let fingerprint = fingerprint(&args);
         let mut is_new = false;
+        let is_told;
         let mut this = {
             let mut state = lane.state.lock();
             is_new |= txn > state.executed_through;
-            state.txns.remove(&txn).unwrap_or_default()
+            let executed = state.txns.get(&txn).filter(|_| !is_new).and_then(Txn::executed);
+            is_told = executed.is_some();
+            executed.or_else(|| state.txns.remove(&txn)).unwrap_or_default()
         };
         // Of which nothing was done may be given up, and another come in its place.
         let is_open = is_new && this.outcomes.is_empty() && this.partial.is_none();
         if this.fingerprint.is_some_and(|of| of != fingerprint) && !is_open {
-            lane.state.lock().txns.insert(txn, this);
+            if !is_told {
+                lane.state.lock().txns.insert(txn, this);
+            }
             return refuse(pending, CapsStat::Mixed);
         }
         (this.fingerprint, this.ops) = (Some(fingerprint), batch.ops.len());
         lane.is_elsewhere.store(false, Ordering::Relaxed);
-        let run = Run { caps: self, lane, actor: &actor, txn, is_resent: batch.is_resent, this: &mut this };
+        let run =
+            Run { caps: self, lane, actor: &actor, txn, is_resent: batch.how.is_resent, this: &mut this };
         let done = run.all(&batch.ops);
         let is_whole = this.outcomes.len() == batch.ops.len();
         let outcomes = this.outcomes.clone();
         let (executed_through, stable_through) = {
             let mut state = lane.state.lock();
-            state.txns.insert(txn, this);
+            if !is_told {
+                state.txns.insert(txn, this);
+            }
             if is_whole && is_new {
                 state.executed_through = txn;
             }
@@ -143,7 +154,10 @@ impl Caps {
         self.after_batch(lane, txn);
         failpoint::pass(Point::BeforeSend);
         self.answer(&actor, (&batch.ops, &outcomes, &done), (executed_through, stable_through), &mut pending);
-        pending.send();
+        match until {
+            Until::Executed => pending.send(),
+            Until::Stable => self.answer_when_stable((actor.client, lane), txn, pending),
+        }
     }
 
     fn answer(

@@ -68,7 +68,14 @@ impl Caps {
     /// What this server can do beyond the first version.
     fn features(&self) -> Features {
         let same_host = self.neighbours.get().map_or(0, |_| Features::SAME_HOST.0);
-        let always = [Features::APPEND, Features::NAMES, Features::POOL, Features::LISTS, Features::RESERVE];
+        let always = [
+            Features::APPEND,
+            Features::NAMES,
+            Features::POOL,
+            Features::LISTS,
+            Features::RESERVE,
+            Features::FORCE,
+        ];
         let always = always.iter().fold(0, |all, feature| all | feature.0);
         Features(always | same_host)
     }

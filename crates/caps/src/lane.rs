@@ -14,7 +14,7 @@ use holdfast_export::{Export, WireHandle};
 use holdfast_ledger::{BatchRecord, Remembered, Undertaking};
 use holdfast_rpc::PendingReply;
 use holdfast_vfs::{Handle, Touched};
-use holdfast_wire::caps::{CapsStat, TxnId};
+use holdfast_wire::caps::{CapsStat, TxnId, Until};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -47,11 +47,37 @@ pub(crate) struct Txn {
     pub(crate) is_stable: bool,
 }
 
+impl Txn {
+    /// What came of it, where all of it is executed, to be told again. It stays in its place meanwhile: a force that ends then notes
+    /// there what has failed.
+    pub(crate) fn executed(&self) -> Option<Self> {
+        let is_whole = self.ops > 0 && self.outcomes.len() == self.ops;
+        let outcomes = is_whole.then(|| self.outcomes.clone())?;
+        Some(Self { fingerprint: self.fingerprint, ops: self.ops, outcomes, ..Self::default() })
+    }
+}
+
 /// A batch that waits for its turn.
 pub(crate) struct Waiting {
     pub(crate) actor: Actor,
     pub(crate) args: Bytes,
+    pub(crate) until: Until,
     pub(crate) pending: PendingReply,
+}
+
+/// Who waits for transactions to be durable.
+pub(crate) struct Awaiting {
+    pub(crate) through: TxnId,
+    pub(crate) pending: PendingReply,
+    pub(crate) call: AwaitingCall,
+}
+
+/// By which call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AwaitingCall {
+    Stable,
+    /// What came of it is in its reply already.
+    Batch,
 }
 
 /// What a former life recorded of an operation.
@@ -86,7 +112,7 @@ pub(crate) struct State {
     pub(crate) stable_through: TxnId,
     pub(crate) failed: Failures,
     /// Who waits for what to be durable.
-    pub(crate) awaiting: Vec<(TxnId, PendingReply)>,
+    pub(crate) awaiting: Vec<Awaiting>,
     pub(crate) is_committing: bool,
     /// Through which the client has heard, by STABLE or a hint, that all is durable.
     pub(crate) told_through: TxnId,
@@ -325,10 +351,12 @@ impl Caps {
         let Some(lane) = self.lanes.lock().remove(incarnation) else { return };
         let (txns, restored, waiting) = {
             let mut state = lane.state.lock();
-            let waiting = std::mem::take(&mut state.waiting);
+            let waiting = std::mem::take(&mut state.waiting).into_values().map(|of| of.pending);
+            let waiting: Vec<_> =
+                waiting.chain(std::mem::take(&mut state.awaiting).into_iter().map(|of| of.pending)).collect();
             (std::mem::take(&mut state.txns), std::mem::take(&mut state.restored.outcomes), waiting)
         };
-        for (_, Waiting { pending, .. }) in waiting {
+        for pending in waiting {
             crate::program::refuse(pending, CapsStat::BadTicket);
         }
         let Some(ledger) = &self.parts.ledger else { return };

@@ -7,6 +7,7 @@ mod attrs;
 mod batch;
 mod failures;
 mod find;
+mod forced;
 mod grants;
 mod handover;
 mod lane;
@@ -130,7 +131,8 @@ impl Caps {
         self.pools.clear();
     }
 
-    /// Has everybody who waits for another's transaction come again.
+    /// Has everybody who waits for another's transaction come again. Who waits for something to be durable is waited for: of a force
+    /// that is under way the next process would not hear how it ended.
     pub(crate) fn put_off_all(&self) {
         let lanes: Vec<_> = self.lanes.lock().values().cloned().collect();
         for lane in lanes {

@@ -55,6 +55,8 @@ impl<F: Fn() -> bool> Drop for Granting<'_, F> {
 struct Client {
     connections: Vec<Weak<Connection>>,
     known: FxHashMap<FileKey, Known>,
+    /// Whose transactions may be its own: those of its mounts, the one that came last last.
+    incarnations: Vec<[u8; 16]>,
     /// When it was last noted that it lives.
     alive_at: Option<Instant>,
 }
@@ -63,6 +65,18 @@ struct Client {
 struct Table {
     by_ticket: FxHashMap<Ticket, Member>,
     clients: FxHashMap<ClientId, Client>,
+}
+
+impl Table {
+    fn add(&mut self, ticket: Ticket, member: Member) {
+        self.by_ticket.insert(ticket, member);
+        let its = &mut self.clients.entry(member.client).or_default().incarnations;
+        its.retain(|of| *of != member.incarnation);
+        if its.len() >= CAPS_TICKETS_PER_CLIENT_MAX {
+            its.remove(0);
+        }
+        its.push(member.incarnation);
+    }
 }
 
 /// All of them.
@@ -86,7 +100,9 @@ impl Members {
         let mut count = 0;
         for (ticket, of) in own {
             if *of == member {
-                return Some(*ticket);
+                let ticket = *ticket;
+                table.add(ticket, member);
+                return Some(ticket);
             }
             count += 1;
         }
@@ -97,7 +113,7 @@ impl Members {
         loop {
             let ticket = Ticket(entropy.u64());
             if ticket != Ticket(0) && !table.by_ticket.contains_key(&ticket) {
-                table.by_ticket.insert(ticket, member);
+                table.add(ticket, member);
                 return Some(ticket);
             }
         }
@@ -105,6 +121,11 @@ impl Members {
 
     pub(crate) fn of(&self, ticket: Ticket) -> Option<Member> {
         self.table.lock().by_ticket.get(&ticket).copied()
+    }
+
+    /// Whose transactions may be a client's own.
+    pub(crate) fn incarnations(&self, client: ClientId) -> Vec<[u8; 16]> {
+        self.table.lock().clients.get(&client).map(|of| of.incarnations.clone()).unwrap_or_default()
     }
 
     /// A client shows that it lives; whether that is to be noted: once a second will do.
@@ -257,12 +278,16 @@ impl Members {
 
     /// Goes on with a ticket of a former process.
     pub(crate) fn adopt(&self, ticket: Ticket, member: Member) {
-        self.table.lock().by_ticket.insert(ticket, member);
+        self.table.lock().add(ticket, member);
     }
 
     /// A ticket is given up.
     pub(crate) fn drop_ticket(&self, ticket: Ticket) {
-        self.table.lock().by_ticket.remove(&ticket);
+        let mut table = self.table.lock();
+        let Some(member) = table.by_ticket.remove(&ticket) else { return };
+        if let Some(client) = table.clients.get_mut(&member.client) {
+            client.incarnations.retain(|of| *of != member.incarnation);
+        }
     }
 
     /// All tickets are given up; what they stand for stays.

@@ -109,6 +109,7 @@ impl Caps {
     }
 
     fn recall(&self, client: ClientId, (file, keep, seq): (FileKey, CapSet, u64)) {
+        self.answer_early_to(client);
         let Some(handle) = self.members.handle(client, file) else {
             // Whoever is granted something is noted first: it was given back this moment.
             return self.answered(client, &[(file, seq)], RecallAnswer::NotSent);

@@ -9,15 +9,15 @@ use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{Auth, CallError, OutgoingCall, PendingReply};
 use holdfast_vfs::{FsError, FsResult, Touched};
 use holdfast_wire::caps::{
-    CAPS_CALLBACK_PROGRAM, CAPS_CALLBACK_V1, CapsCallbackProc, CapsStat, FailedOp, Res, StableArgs,
-    StableHint, StableOk, TxnId,
+    CAPS_CALLBACK_PROGRAM, CAPS_CALLBACK_V1, CapsCallbackProc, CapsStat, FailedOp, StableArgs, StableHint,
+    StableOk, TxnId,
 };
-use holdfast_xdr::{Encode, to_bytes};
+use holdfast_xdr::to_bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::Caps;
-use crate::lane::{Lane, State};
+use crate::lane::{Awaiting, AwaitingCall, Lane, State};
 use crate::program::refuse;
 use crate::status;
 
@@ -53,7 +53,7 @@ impl Caps {
             } else if state.awaiting.len() >= CAPS_STABLE_WAITERS_MAX {
                 Some((pending, CapsStat::Delay))
             } else {
-                state.awaiting.push((args.through, pending));
+                state.awaiting.push(Awaiting { through: args.through, pending, call: AwaitingCall::Stable });
                 None
             }
         };
@@ -66,7 +66,7 @@ impl Caps {
     }
 
     /// What is asked back from this client is given back when all that it did is durable: so long it is busy with that.
-    fn note_flush(&self, lane: &Lane) {
+    pub(crate) fn note_flush(&self, lane: &Lane) {
         let client = lane.state.lock().client;
         self.parts.manager.quiet(|engine, now| engine.caps_flushed(client, 0, now));
     }
@@ -141,7 +141,7 @@ impl Caps {
         // Somebody waits for what was executed meanwhile.
         let is_awaited = {
             let state = lane.state.lock();
-            state.awaiting.iter().any(|(through, _)| *through > state.stable_through)
+            state.awaiting.iter().any(|of| of.through > state.stable_through)
         };
         if is_awaited && !is_passing {
             self.commit(lane);
@@ -149,23 +149,23 @@ impl Caps {
     }
 
     /// Answers those who wait for what is durable by now.
-    fn tell_stable(&self, lane: &Arc<Lane>) {
-        let (due, stable_through, failed) = {
+    pub(crate) fn tell_stable(&self, lane: &Arc<Lane>) {
+        let (due, executed_through, told) = {
             let mut state = lane.state.lock();
-            let stable = state.stable_through;
+            let stable_through = state.stable_through;
             let all = std::mem::take(&mut state.awaiting);
             let (due, waiting): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|(through, _)| *through <= stable);
+                all.into_iter().partition(|of| of.through <= stable_through);
             state.awaiting = waiting;
-            (due, stable, state.failed.through(stable))
-        };
-        if !due.is_empty() {
-            let mut state = lane.state.lock();
+            if due.is_empty() {
+                return;
+            }
             state.told_through = state.told_through.max(stable_through);
-        }
-        for (_, mut pending) in due {
-            Res::Ok(StableOk { stable_through, failed: failed.clone() }).encode(pending.writer());
-            pending.send();
+            let failed = state.failed.through(stable_through);
+            (due, state.executed_through, StableOk { stable_through, failed })
+        };
+        for awaiting in due {
+            awaiting.answer(executed_through, &told);
         }
     }
 

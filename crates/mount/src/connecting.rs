@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use holdfast_base::limits::OPENS_TOLD_MAX;
+use holdfast_base::limits::{FORCED_BATCHES_MAX, OPENS_TOLD_MAX};
 use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_client::{Callbacks, Client, Event, Handle, HeldAttributes, Options, Recall};
 use holdfast_volume::cache::{Caller, Object, Settings};
@@ -28,7 +28,7 @@ pub(crate) struct Connected {
 
 /// Calls of the background under way at once: all the batches, writes and opens that the machine lets be, and always some more,
 /// for what is sent may have to wait until this client has given back what others wait for.
-pub(crate) const FLUSHERS: usize = 32 + OPENS_TOLD_MAX;
+pub(crate) const FLUSHERS: usize = 32 + OPENS_TOLD_MAX + 2 * FORCED_BATCHES_MAX;
 
 /// How long the first connection may take, even where operations wait for ever afterwards.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
@@ -143,6 +143,8 @@ pub(crate) fn settings(options: &MountOptions, server: &NfsServer, caps: Option<
     let full = Settings::full();
     Settings {
         io_bytes,
+        // They are beside the others.
+        forces: caps.forces() && taken.batches as usize >= full.batches_in_flight_max + FORCED_BATCHES_MAX,
         // A mutation may become several operations, and a call has a head.
         batch_ops_max: full.batch_ops_max.min(taken.batch_ops as usize / 4).max(1),
         batch_parts_max: full.batch_parts_max.min(taken.batch_ops as usize),

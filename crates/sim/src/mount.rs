@@ -341,6 +341,8 @@ impl Mount {
 fn settings(rng: &mut Rng) -> Settings {
     let mut settings = Settings::full();
     settings.batch_ops_max = rng.pick(&[1, 2, 4, 256]);
+    // A quarter of them asks twice, as of a server that cannot answer when it is on the disk.
+    settings.forces = settings.batch_ops_max != 2;
     settings.batches_in_flight_max = rng.pick(&[1, 3, 8]);
     settings.pooled_after = rng.pick(&[1, 4]);
     settings.ahead_after = rng.pick(&[1, 3]);

@@ -241,6 +241,12 @@ impl Engine {
         }
     }
 
+    /// Whether anything that a client holds is being recalled.
+    #[must_use]
+    pub fn is_asked_back(&self, client: ClientId) -> bool {
+        self.caps.recalls.range((client, FileKey(0))..=(client, FileKey(u128::MAX))).next().is_some()
+    }
+
     /// Milliseconds in which capabilities are given back, once asked for: no more than a lease.
     #[must_use]
     pub fn caps_recall_ms(&self) -> u64 {

@@ -8,7 +8,7 @@ use holdfast_cache::{
 };
 
 use crate::alarm::Woken;
-use crate::server::Undone;
+use crate::server::{FailedLater, Undone};
 use crate::volume::Shared;
 
 /// How long a flusher waits after a call that was lost, before the same is sent again: the connection is made anew in the
@@ -132,6 +132,11 @@ fn release(shared: &Shared, releases: Vec<Release>) {
     shared.look_for_work(machine);
 }
 
+/// What could not be put on the disk, as the machine is told of it.
+fn places(failed: &[FailedLater]) -> Vec<(u64, u32, Errno)> {
+    failed.iter().map(|of| (of.txn, of.place, of.errno)).collect()
+}
+
 fn send_batch(shared: &Shared, batch: &Batch) {
     let started = Instant::now();
     let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.batch(batch, &sending));
@@ -142,18 +147,19 @@ fn send_batch(shared: &Shared, batch: &Batch) {
     }
     let now = shared.now();
     let mut machine = shared.machine.lock();
-    // Who sends it again hears what has become of it.
-    if machine.awaits(batch) {
-        match done {
-            Ok(done) => machine.batch_done(batch.txn, done.results, done.stable_through, now),
-            Err(Undone::Failed(errno)) => {
-                // The server refuses the call as a whole, and would again: every operation of it has failed.
-                let failed =
-                    batch.ops.iter().map(|_| holdfast_cache::MutationResult::Failed(errno)).collect();
-                machine.batch_done(batch.txn, failed, 0, now);
-            }
-            Err(Undone::Lost) => machine.batch_lost(batch.txn),
+    match done {
+        Ok(done) => {
+            let told = (done.stable_through, &places(&done.failed)[..]);
+            machine.batch_answered(batch, done.results, told, now);
         }
+        // Who sends it again hears what has become of it.
+        Err(_) if !machine.awaits(batch) => {}
+        Err(Undone::Failed(errno)) => {
+            // The server refuses the call as a whole, and would again: every operation of it has failed.
+            let failed = batch.ops.iter().map(|_| holdfast_cache::MutationResult::Failed(errno)).collect();
+            machine.batch_done(batch.txn, failed, 0, now);
+        }
+        Err(Undone::Lost) => machine.batch_lost(batch.txn),
     }
     shared.look_for_work(machine);
 }
@@ -211,8 +217,7 @@ fn settle(shared: &Shared, through: u64) {
     let mut machine = shared.machine.lock();
     match done {
         Ok(settled) => {
-            let failed: Vec<_> = settled.failed.iter().map(|f| (f.txn, f.place, f.errno)).collect();
-            machine.stable_done(settled.through, &failed, shared.now());
+            machine.stable_done(settled.through, &places(&settled.failed), shared.now());
         }
         Err(Undone::Lost) => machine.stable_lost(),
         Err(Undone::Failed(errno)) => {

@@ -19,8 +19,10 @@ pub struct BatchDone {
     pub results: Vec<MutationResult>,
     /// All transactions up to this one are executed.
     pub executed_through: u64,
-    /// And up to this one on disk.
+    /// And up to this one on disk, but for what failed.
     pub stable_through: u64,
+    /// Operations whose data could not be put there: told where the batch was to be answered when it is there.
+    pub failed: Vec<FailedLater>,
 }
 
 /// What is on disk.

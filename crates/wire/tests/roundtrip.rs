@@ -221,7 +221,7 @@ results!(caps_arguments_survive:
 
 results!(caps_results_survive:
     caps::Res<caps::HelloOk>, caps::Res<caps::AcquireOk>, caps::Res<caps::ReleaseOk>, caps::Res<caps::LookupOk<'a>>,
-    caps::Res<caps::ListOk<'a>>, caps::Res<caps::BatchOk<'a>>, caps::Res<caps::OpResult<'a>>,
+    caps::Res<caps::ListOk<'a>>, caps::Res<caps::BatchOk<'a>>, caps::Res<caps::ForcedOk<'a>>, caps::Res<caps::OpResult<'a>>,
     caps::Res<caps::SameHostOk<'a>>, caps::Res<caps::DescriptorOk>,
     caps::Res<caps::StableOk>, caps::Res<caps::WhoAmIOk>, caps::Res<caps::AccessListOk<'a>>, caps::Attrs, caps::SetAttrs,
 );

@@ -71,6 +71,10 @@ pub const CAPS_OPS_LEFT_MAX: usize = 2 * CAPS_OPS_KEPT_MAX;
 /// Calls that wait for one client's transactions to be durable.
 pub const CAPS_STABLE_WAITERS_MAX: usize = 64;
 
+/// Bytes of answers to one client's batches that wait to be durable: those of a hundred small ones. Beyond that a batch is answered
+/// when it is executed, and its client asks STABLE.
+pub const CAPS_FORCED_BYTES_MAX: usize = 256 << 10;
+
 /// Milliseconds after which the transactions of a client of the server's former life, or of one that was given up, are
 /// forgotten if it has not come back: an hour, in which whoever lost the network has it again.
 pub const CAPS_LANE_IDLE_MS: u64 = 3_600_000;

@@ -125,6 +125,13 @@ pub const CACHED_NAMES_MAX: usize = 524_288;
 /// Pages of a directory that are read so that absent names need no question; a larger directory stays incomplete.
 pub const FILL_PAGES_MAX: u32 = 64;
 
+/// Batches of a mount that wait for the server's disk: with all others that are under way they are no more than a server takes.
+pub const FORCED_BATCHES_MAX: usize = 4;
+
+/// Milliseconds for which the answer to such a batch is awaited before what was executed is asked for by itself: several forces of a
+/// slow disk.
+pub const FORCED_PATIENCE_MS: u64 = 500;
+
 /// Milliseconds after which what nobody waits for is sent: what a crash of the client may lose.
 pub const UNSYNCED_AGE_MS: u64 = 5_000;
 

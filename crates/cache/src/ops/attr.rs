@@ -177,6 +177,7 @@ impl Machine {
         let begun = *turn.begun.get_or_insert(generation);
         if self.node(id)?.has_unsent(begun) {
             self.settle(id, true, now);
+            self.need_data(id);
             return self.wait(Wait::Written);
         }
         Ok(())

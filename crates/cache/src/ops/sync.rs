@@ -47,7 +47,7 @@ impl Machine {
         if self.node(id)?.dead.is_some() {
             self.tell_losses(id, fh)?;
         }
-        self.data_sent(turn, id, now)?;
+        self.data_sent_to_disk((id, begun), with_times, now)?;
         if with_times && self.node(id)?.data.mtime_owed {
             self.pay_mtime(id, now);
         }
@@ -60,6 +60,24 @@ impl Machine {
         self.on_disk(&[id], begun)?;
         self.stable(through)?;
         self.tell_losses(id, fh)
+    }
+
+    /// Waits until what was written before was sent. What goes with the stream is to be on disk when that is answered.
+    fn data_sent_to_disk(
+        &mut self,
+        (id, begun): (NodeId, Generation),
+        with_times: bool,
+        now: Now,
+    ) -> Outcome<()> {
+        if !self.node(id)?.has_unsent(begun) {
+            return Ok(());
+        }
+        self.settle(id, true, now);
+        if self.node(id)?.data.carrier.is_some() {
+            let through = self.last_needed(id, with_times)?;
+            self.want_stable(through);
+        }
+        self.wait(Wait::Written)
     }
 
     /// One short run of bytes goes by a WRITE that is answered when it is on the disk, in place of one and a COMMIT. Not without batches,

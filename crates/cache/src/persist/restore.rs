@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
 use crate::ids::{Caller, Handle, NodeId, Now};
 use crate::machine::{FIRST_SHOWN, Machine, Settings};
-use crate::mutation::Target;
+use crate::mutation::{Target, Until};
 use crate::node::Node;
 use crate::queue::names::Numbers;
 use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
@@ -133,6 +133,7 @@ impl Machine {
                 ops,
                 parts,
                 stage,
+                until: Until::Executed,
                 sent_at,
                 asked,
                 is_resent: true,

@@ -11,6 +11,7 @@ mod copied;
 mod counted;
 mod delegated;
 mod direct;
+mod forced;
 mod forgotten;
 mod given_since;
 mod gone_since;

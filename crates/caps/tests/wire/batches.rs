@@ -54,7 +54,7 @@ fn a_batch_waits_for_the_one_before_it() {
     let server = Server::new();
     let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
     let (ticket, done_through) = (client.ticket, TxnId(0));
-    let args = |txn, ops| BatchArgs { ticket, txn: TxnId(txn), is_resent: false, done_through, ops };
+    let args = |txn, ops| BatchArgs { ticket, txn: TxnId(txn), how: BatchHow::FIRST, done_through, ops };
     let made = Ref::Made { txn: TxnId(1), op: 0 };
     let second = client.post(CapsProc::Batch, &args(2, vec![create(made, "inside", b"x")]));
     assert!(client.reply(second).is_none());
@@ -289,7 +289,7 @@ fn removals_that_stand_together_share_a_record_of_the_journal() {
     let args = BatchArgs {
         ticket: client.ticket,
         txn: TxnId(3),
-        is_resent: false,
+        how: BatchHow::FIRST,
         done_through: TxnId(2),
         ops: Vec::new(),
     };
@@ -331,7 +331,7 @@ fn what_was_forgotten_is_not_asked_for_again() {
     client.stable(&server, 1).unwrap();
     let ops = vec![create(Ref::Made { txn: TxnId(1), op: 0 }, "x", b"")];
     let args =
-        BatchArgs { ticket: client.ticket, txn: TxnId(2), is_resent: false, done_through: TxnId(1), ops };
+        BatchArgs { ticket: client.ticket, txn: TxnId(2), how: BatchHow::FIRST, done_through: TxnId(1), ops };
     let ok: BatchOk<'_> = client.call(CapsProc::Batch, &args).unwrap();
     assert_eq!(refused(&ok.results[0]), Some(CapsStat::BadRef));
     assert_eq!(client.batch(1, vec![create(at(&root), "a", b"")]), Err(CapsStat::Forgotten));

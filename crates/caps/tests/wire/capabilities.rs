@@ -16,7 +16,14 @@ fn a_ticket_is_had_by_a_session_that_lives_and_by_nothing_else() {
     client.session = session;
     let first = client.hello(TxnId(0)).unwrap();
     assert!(!first.is_known && !first.in_grace);
-    let all = [Features::APPEND, Features::NAMES, Features::POOL, Features::LISTS, Features::RESERVE];
+    let all = [
+        Features::APPEND,
+        Features::NAMES,
+        Features::POOL,
+        Features::LISTS,
+        Features::RESERVE,
+        Features::FORCE,
+    ];
     assert_eq!(first.features, Features(all.iter().fold(0, |bits, one| bits | one.0)));
     let again = client.hello(TxnId(0)).unwrap();
     assert_eq!((again.ticket, again.epoch, again.is_known), (first.ticket, first.epoch, true));

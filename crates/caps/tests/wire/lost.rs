@@ -14,7 +14,7 @@ fn tick(server: &Server) {
 
 fn batch(client: &mut Client, (txn, done): (u64, u64), ops: Vec<BatchOp<'_>>) -> BatchOk<'static> {
     let (txn, done_through) = (TxnId(txn), TxnId(done));
-    let args = BatchArgs { ticket: client.ticket, txn, is_resent: false, done_through, ops };
+    let args = BatchArgs { ticket: client.ticket, txn, how: BatchHow::FIRST, done_through, ops };
     client.call(CapsProc::Batch, &args).unwrap()
 }
 

@@ -4,6 +4,7 @@
 mod appends;
 mod batches;
 mod capabilities;
+mod forced;
 mod groups;
 mod hostile;
 mod lists;

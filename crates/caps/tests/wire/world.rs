@@ -132,6 +132,11 @@ impl Server {
         Self { fs, dir, options, life, boot, clock, running }
     }
 
+    /// Holds still, as it does before it is handed over.
+    pub(crate) fn hold(&self) {
+        self.running.wire.hold();
+    }
+
     /// What the journal holds now.
     pub(crate) fn journal(&self) -> Vec<u8> {
         std::fs::read(self.dir.path().join("journal")).unwrap()
@@ -492,6 +497,12 @@ impl Client {
         }
     }
 
+    /// Whether a call was answered.
+    pub(crate) fn has_reply(&mut self, xid: u32) -> bool {
+        self.look();
+        self.replies.iter().any(|(of, _)| *of == xid)
+    }
+
     /// The reply to a call, if it came.
     pub(crate) fn reply(&mut self, xid: u32) -> Option<Vec<u8>> {
         self.look();
@@ -539,8 +550,23 @@ impl Client {
 
     pub(crate) fn batch(&mut self, txn: u64, ops: Vec<BatchOp<'_>>) -> Result<BatchOk<'static>, CapsStat> {
         let (ticket, txn) = (self.ticket, TxnId(txn));
-        let args = BatchArgs { ticket, txn, is_resent: false, done_through: TxnId(0), ops };
+        let args = BatchArgs { ticket, txn, how: BatchHow::FIRST, done_through: TxnId(0), ops };
         self.call(CapsProc::Batch, &args)
+    }
+
+    /// Sends one that is to be answered when it is durable; its number on the line.
+    pub(crate) fn force(&mut self, txn: u64, how: BatchHow, ops: Vec<BatchOp<'_>>) -> u32 {
+        let (ticket, txn, how) = (self.ticket, TxnId(txn), how.until(Until::Stable));
+        let args = BatchArgs { ticket, txn, how, done_through: TxnId(0), ops };
+        let xid = self.post(CapsProc::Batch, &args);
+        self.look();
+        xid
+    }
+
+    /// The answer to that, if it came.
+    pub(crate) fn forced(&mut self, xid: u32) -> Option<Result<ForcedOk<'static>, CapsStat>> {
+        let reply: &'static [u8] = self.reply(xid)?.leak();
+        Some(from_bytes::<Res<ForcedOk<'_>>>(reply).unwrap().into_result())
     }
 
     /// One that was sent before.
@@ -550,7 +576,7 @@ impl Client {
         ops: Vec<BatchOp<'_>>,
     ) -> Result<BatchOk<'static>, CapsStat> {
         let (ticket, txn) = (self.ticket, TxnId(txn));
-        let args = BatchArgs { ticket, txn, is_resent: true, done_through: TxnId(0), ops };
+        let args = BatchArgs { ticket, txn, how: BatchHow::AGAIN, done_through: TxnId(0), ops };
         self.call(CapsProc::Batch, &args)
     }
 

@@ -133,7 +133,8 @@ impl Mount {
 
     pub(crate) fn batch(&self, case: &Case, (ticket, old): (Ticket, &[u8]), is_resent: bool) -> Vec<u8> {
         let ops = (case.ops)(Ref::Handle(Handle(&self.root)), old);
-        to_bytes(&BatchArgs { ticket, txn: TXN, is_resent, done_through: TxnId(0), ops })
+        let how = if is_resent { BatchHow::AGAIN } else { BatchHow::FIRST };
+        to_bytes(&BatchArgs { ticket, txn: TXN, how, done_through: TxnId(0), ops })
     }
 
     pub(crate) fn send(&self, batch: &[u8]) -> Vec<Res<OpResult<'static>>> {

@@ -179,7 +179,8 @@ fn removal(handles: &[(&'static str, Vec<u8>)], ticket: Ticket, is_resent: bool)
         }
     };
     let ops = TREE.iter().map(|path| op(path)).collect();
-    to_bytes(&BatchArgs { ticket, txn: TXN, is_resent, done_through: TxnId(0), ops })
+    let how = if is_resent { BatchHow::AGAIN } else { BatchHow::FIRST };
+    to_bytes(&BatchArgs { ticket, txn: TXN, how, done_through: TxnId(0), ops })
 }
 
 /// The server killed at this point of the removal of a tree.

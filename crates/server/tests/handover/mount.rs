@@ -76,7 +76,7 @@ impl Mount {
         let (dir, if_taken, want) = (Ref::Handle(Handle(dir)), IfTaken::Fail, CapSet::ALL_S);
         let ops = vec![BatchOp::Create { dir, name: b"made", if_taken, set, want, data: b"ten bytes!" }];
         let (ticket, txn, done_through) = (self.ticket, TxnId(1), TxnId(0));
-        let args = BatchArgs { ticket, txn, is_resent: false, done_through, ops };
+        let args = BatchArgs { ticket, txn, how: BatchHow::FIRST, done_through, ops };
         let told: BatchOk<'static> = self.ask(CapsProc::Batch, &args).unwrap();
         match told.results[0].into_result().unwrap() {
             OpResult::Made(made) => (made.handle.0.to_vec(), made.grant),

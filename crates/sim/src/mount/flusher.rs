@@ -2,11 +2,14 @@
 
 use std::rc::Rc;
 
-use holdfast_cache::{Answer, Batch, Handle, Job, MutationResult, PoolOut, Question, Spare};
+use holdfast_cache::{
+    self as cache, Answer, Batch, Errno, Handle, Job, MutationResult, PoolOut, Question, Spare,
+};
 use holdfast_volume::convert;
 use holdfast_volume::sheets::{Sheet, results};
 use holdfast_wire::caps::{
-    self as wire, BatchArgs, BatchOk, CapsProc, PoolArgs, PoolOk, StableArgs, StableOk, TxnId,
+    self as wire, BatchArgs, BatchHow, CapsProc, ForcedOk, PoolArgs, PoolOk, StableArgs, StableOk, TxnId,
+    Until,
 };
 
 use super::Mount;
@@ -72,38 +75,47 @@ impl Mount {
     async fn send_batch(self: &Rc<Self>, batch: &Batch) {
         let sheet = Sheet::of(batch);
         let is_resent = self.ledger.borrow_mut().sends(batch, &sheet.starts);
+        let until = match batch.until {
+            cache::Until::Executed => Until::Executed,
+            cache::Until::Stable => Until::Stable,
+        };
         self.tell(|| {
             let again = if is_resent { " again" } else { "" };
-            format!("batch {}{again}: {}", batch.txn, words(batch))
+            format!("batch {}{again}, until {until:?}: {}", batch.txn, words(batch))
         });
         // As a thread waits for the end of a greeting before it looks whether it is waited for.
         let is_awaited = || self.touch(|machine, _| machine.awaits(batch)).unwrap_or(false);
         let args = |ticket| {
             let done_through = self.ledger.borrow().done_through();
             let ops = sheet.ops.clone();
-            encoded(&BatchArgs { ticket, txn: TxnId(batch.txn), is_resent, done_through, ops })
+            let how = BatchHow { is_resent, until };
+            encoded(&BatchArgs { ticket, txn: TxnId(batch.txn), how, done_through, ops })
         };
         let reply = self.call_while(is_awaited, CapsProc::Batch, args).await;
-        let done = reply.and_then(|reply| {
-            let told: BatchOk<'_> = checked(&reply).map_err(Failure::Refused)?;
-            Ok((results(&sheet.starts, &told), told.stable_through.0))
+        let done: Result<Done, _> = reply.and_then(|reply| {
+            let told = match until {
+                Until::Executed => checked(&reply).map(|batch| ForcedOk { batch, failed: Vec::new() }),
+                Until::Stable => checked::<ForcedOk<'_>>(&reply),
+            };
+            let ForcedOk { batch: told, failed } = told.map_err(Failure::Refused)?;
+            let failed = self.ledger.borrow().failed(&failed);
+            let failed = failed.iter().map(|of| (of.txn, of.place, of.errno)).collect();
+            Ok((results(&sheet.starts, &told), told.stable_through.0, failed))
         });
         if done == Err(Failure::Unawaited) {
             self.world.exec.sleep(LOST_PAUSE).await;
         }
         self.tell(|| format!("batch {} is answered: {}", batch.txn, outcome(&done)));
-        self.touched(|machine, now| {
-            if !machine.awaits(batch) {
-                return;
+        self.touched(|machine, now| match done {
+            Ok((results, stable, failed)) => {
+                machine.batch_answered(batch, results, (stable, &failed), now);
             }
-            match done {
-                Ok((results, stable)) => machine.batch_done(batch.txn, results, stable, now),
-                Err(Failure::Unawaited) => machine.batch_lost(batch.txn),
-                Err(Failure::Refused(stat)) => {
-                    let errno = Failure::Refused(stat).errno();
-                    let failed = batch.ops.iter().map(|_| MutationResult::Failed(errno)).collect();
-                    machine.batch_done(batch.txn, failed, 0, now);
-                }
+            Err(_) if !machine.awaits(batch) => {}
+            Err(Failure::Unawaited) => machine.batch_lost(batch.txn),
+            Err(Failure::Refused(stat)) => {
+                let errno = Failure::Refused(stat).errno();
+                let failed = batch.ops.iter().map(|_| MutationResult::Failed(errno)).collect();
+                machine.batch_done(batch.txn, failed, 0, now);
             }
         });
     }
@@ -143,10 +155,13 @@ impl Mount {
     }
 }
 
+/// What was told of a batch: what came of it, through which all is on the disk, and what is not all the same.
+type Done = (Vec<MutationResult>, u64, Vec<(u64, u32, Errno)>);
+
 /// What was told of a batch, for people.
-fn outcome(done: &Result<(Vec<MutationResult>, u64), Failure>) -> String {
+fn outcome(done: &Result<Done, Failure>) -> String {
     match done {
-        Ok((results, stable)) => {
+        Ok((results, stable, failed)) => {
             let word = |result: &MutationResult| match result {
                 MutationResult::Done { other_name: Some(name), .. } => {
                     format!("kept as {}", String::from_utf8_lossy(name.as_bytes()))
@@ -155,7 +170,7 @@ fn outcome(done: &Result<(Vec<MutationResult>, u64), Failure>) -> String {
                 other => format!("{other:?}"),
             };
             let words: Vec<_> = results.iter().map(word).collect();
-            format!("{} (stable through {stable})", words.join(", "))
+            format!("{} (stable through {stable}, failed {failed:?})", words.join(", "))
         }
         Err(failure) => format!("{failure:?}"),
     }

@@ -13,8 +13,8 @@ use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_cache::{Answer, Ask, Errno, Generation, Handle, Name, RenameMode};
 use holdfast_client::{Cancel, Cred, Cx};
 use holdfast_wire::caps::{
-    Appended, BatchArgs, BatchOk, BatchOp, ByeArgs, CapsProc, CapsStat, Features, HelloArgs, HelloOk,
-    OpResult, Ref, Res, StableArgs, StableOk, Ticket, TxnId, WhoAmIArgs,
+    Appended, BatchArgs, BatchHow, BatchOk, BatchOp, ByeArgs, CapsProc, CapsStat, Features, HelloArgs,
+    HelloOk, OpResult, Ref, Res, StableArgs, StableOk, Ticket, TxnId, Until, WhoAmIArgs,
 };
 use holdfast_xdr::Encode;
 use parking_lot::Mutex;
@@ -191,9 +191,9 @@ impl Inner {
     fn try_once(&self, this: &Transaction<'_>, is_resent: &mut bool) -> Result<Outcome, Failure> {
         let (txn, done_through) = (this.txn, TxnId(this.txn.0.saturating_sub(1)));
         let ticket = self.aside_ticket(this, (*is_resent, done_through))?;
-        let is_resent = std::mem::replace(is_resent, true);
+        let how = BatchHow { is_resent: std::mem::replace(is_resent, true), until: Until::Executed };
         let ops: Vec<_> = this.op.iter().cloned().collect();
-        let batch = BatchArgs { ticket, txn, is_resent, done_through, ops };
+        let batch = BatchArgs { ticket, txn, how, done_through, ops };
         let reply = self.send_aside(CapsProc::Batch, &batch, this)?;
         let told: BatchOk<'_> = checked(&reply)?;
         match (&this.op, told.results.first()) {

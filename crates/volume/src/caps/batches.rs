@@ -1,15 +1,16 @@
 //! Batches on their way: sent until they have an answer, for as long as that is waited for.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use holdfast_cache::Batch;
+use holdfast_cache::{self as cache, Batch};
 use holdfast_client::Cancel;
-use holdfast_wire::caps::{BatchArgs, BatchOk, CapsProc, TxnId};
+use holdfast_wire::caps::{BatchArgs, BatchHow, CapsProc, Features, ForcedOk, TxnId, Until};
 use parking_lot::Mutex;
 
 use super::calling::{decode, put};
 use super::sheets::{Ledger, Sheet, results, unpooled};
-use super::{Failure, Inner, Promises};
+use super::{CapsServer, Failure, Inner, Promises};
 use crate::server::{BatchDone, Undone};
 
 /// How often who waits for the end of a greeting looks whether he has been given up.
@@ -26,11 +27,31 @@ impl Ledger {
     }
 }
 
+impl CapsServer {
+    /// Whether batches can be answered when they are on the server's disk.
+    #[must_use]
+    pub fn forces(&self) -> bool {
+        self.0.forces()
+    }
+}
+
+const fn until_of(until: cache::Until) -> Until {
+    match until {
+        cache::Until::Executed => Until::Executed,
+        cache::Until::Stable => Until::Stable,
+    }
+}
+
 impl Inner {
+    fn forces(&self) -> bool {
+        self.greeting.read().is_some_and(|greeting| greeting.features.contains(Features::FORCE))
+    }
+
     pub(super) fn send_batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
         let cred = self.nfs.cred(&batch.caller);
         let sheet = Sheet::of(batch);
         let is_resent = self.ledger.lock().sends(batch, &sheet.starts);
+        let asked = Cell::new(Until::Executed);
         // It may have to come out again, for another server perhaps: otherwise than it is here. Whose ticket is that server's waits
         // until the machine was told of it; but a greeting may hang with its server.
         let is_awaited = || {
@@ -45,14 +66,22 @@ impl Inner {
             let done_through = self.ledger.lock().done_through();
             let txn = TxnId(batch.txn);
             let ops = if self.pools() { sheet.ops.clone() } else { sheet.ops.iter().map(unpooled).collect() };
-            put(&BatchArgs { ticket, txn, is_resent, done_through, ops }, w);
+            // Another server may have come in the place of the one that can.
+            asked.set(if self.forces() { until_of(batch.until) } else { Until::Executed });
+            let how = BatchHow { is_resent, until: asked.get() };
+            put(&BatchArgs { ticket, txn, how, done_through, ops }, w);
         });
         let reply = reply.map_err(Failure::undone)?;
-        let told: BatchOk<'_> = decode(&reply).map_err(Failure::undone)?;
+        let told = match asked.get() {
+            Until::Executed => decode(&reply).map(|batch| ForcedOk { batch, failed: Vec::new() }),
+            Until::Stable => decode::<ForcedOk<'_>>(&reply),
+        };
+        let ForcedOk { batch: told, failed } = told.map_err(Failure::undone)?;
         let done = BatchDone {
             results: results(&sheet.starts, &told),
             executed_through: told.executed_through.0,
             stable_through: told.stable_through.0,
+            failed: self.ledger.lock().failed(&failed),
         };
         Ok(done)
     }

@@ -28,13 +28,14 @@ pub(super) struct Greeting {
 }
 
 /// What a mount knows.
-const FEATURES: [Features; 6] = [
+const FEATURES: [Features; 7] = [
     Features::SAME_HOST,
     Features::APPEND,
     Features::NAMES,
     Features::POOL,
     Features::LISTS,
     Features::RESERVE,
+    Features::FORCE,
 ];
 
 /// Sends one call and gives its reply: over the client, or in the middle of its recovery.

@@ -257,7 +257,7 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_cache::{Caller, Generation};
+    use holdfast_cache::{Caller, Generation, Until};
 
     fn make(name: &str, dir: Aim, data: Vec<(u64, Bytes)>) -> Mutation {
         let attrs =
@@ -286,7 +286,8 @@ mod tests {
             Mutation::SetAttr { object: made(6), changes: Changes::default() },
         ];
         let asked = Generation::default();
-        let batch = Batch { txn: 3, done_through: 1, caller: Caller::new(0, 0), ops, asked };
+        let batch =
+            Batch { txn: 3, done_through: 1, caller: Caller::new(0, 0), ops, asked, until: Until::Executed };
         let sheet = Sheet::of(&batch);
         // The first file: made, its second piece, its time.
         assert_eq!(sheet.starts, [0, 3, 6, 7, 10]);
@@ -305,7 +306,14 @@ mod tests {
         let Mutation::Make { object: NewObject::File { pooled, .. }, .. } = &mut op else { unreachable!() };
         *pooled = Some(Handle::new(b"spare"));
         let asked = Generation::default();
-        let batch = Batch { txn: 1, done_through: 0, caller: Caller::new(0, 0), ops: vec![op], asked };
+        let batch = Batch {
+            txn: 1,
+            done_through: 0,
+            caller: Caller::new(0, 0),
+            ops: vec![op],
+            asked,
+            until: Until::Executed,
+        };
         let sheet = Sheet::of(&batch);
         let BatchOp::Place { name, data, pooled, set, .. } = &sheet.ops[0] else { panic!("{:?}", sheet.ops) };
         assert_eq!((*name, *data, pooled.0), (&b"one"[..], &b"a"[..], &b"spare"[..]));

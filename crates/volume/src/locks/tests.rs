@@ -93,7 +93,7 @@ impl Stub for Locking {
         }
         let done = MutationResult::Done { made: None, other_name: None, attrs: None };
         let results = batch.ops.iter().map(|_| done.clone()).collect();
-        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn })
+        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn, failed: Vec::new() })
     }
 
     fn stable(&self, through: u64, _: &Cancel) -> std::result::Result<Settled, Undone> {

@@ -2,11 +2,12 @@
 
 use holdfast_base::CapSet;
 use holdfast_base::limits::{
-    CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX,
-    XATTR_VALUE_BYTES_MAX,
+    CAPS_BATCH_OPS_MAX, CAPS_FAILED_MAX, IO_BYTES_MAX, PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX,
+    XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
-use holdfast_xdr::{Decode, Encode};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
+use super::calls::FailedOp;
 use super::types::{Attrs, Grant, Handle, NodeKind, Res, SetAttrs, Ticket, TxnId};
 use crate::number::numbered;
 
@@ -310,6 +311,61 @@ impl BatchOp<'_> {
     }
 }
 
+/// When BATCH is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Until {
+    /// When all of it is executed.
+    #[default]
+    Executed,
+    /// When that, and all that was executed before it, is durable, by a [`ForcedOk`]; to servers that have the feature. It may be
+    /// answered before, as `stable_through` tells.
+    Stable,
+}
+
+/// A batch's circumstances: two bits of a word. To those who do not know the second it is the boolean `is_resent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BatchHow {
+    /// It was, or may have been, sent before.
+    pub is_resent: bool,
+    /// When it is answered.
+    pub until: Until,
+}
+
+impl BatchHow {
+    /// It was not sent before, and is answered when it is executed.
+    pub const FIRST: Self = Self { is_resent: false, until: Until::Executed };
+    /// The same of one that was, or may have been, sent before.
+    pub const AGAIN: Self = Self { is_resent: true, until: Until::Executed };
+
+    const RESENT_BIT: u32 = 1;
+    const STABLE_BIT: u32 = 2;
+
+    /// The same, answered then.
+    #[must_use]
+    pub const fn until(self, until: Until) -> Self {
+        Self { until, ..self }
+    }
+}
+
+impl Encode for BatchHow {
+    fn encode(&self, w: &mut Writer) {
+        let stable = if self.until == Until::Stable { Self::STABLE_BIT } else { 0 };
+        let resent = if self.is_resent { Self::RESENT_BIT } else { 0 };
+        w.u32(resent | stable);
+    }
+}
+
+impl Decode<'_> for BatchHow {
+    fn decode(r: &mut Reader<'_>) -> holdfast_xdr::Result<Self> {
+        let value = r.u32()?;
+        if value & !(Self::RESENT_BIT | Self::STABLE_BIT) != 0 {
+            return Err(holdfast_xdr::Error::BadEnum { name: "BatchHow", value });
+        }
+        let until = if value & Self::STABLE_BIT == 0 { Until::Executed } else { Until::Stable };
+        Ok(Self { is_resent: value & Self::RESENT_BIT != 0, until })
+    }
+}
+
 /// BATCH: mutations, executed in this order and after those of all lower transactions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct BatchArgs<'a> {
@@ -317,8 +373,8 @@ pub struct BatchArgs<'a> {
     pub ticket: Ticket,
     /// This transaction's number, one more than that of the client's batch before.
     pub txn: TxnId,
-    /// It was, or may have been, sent before.
-    pub is_resent: bool,
+    /// How it is sent, and when it is to be answered.
+    pub how: BatchHow,
     /// The client has all results up to this transaction and heard that they are stable: they may be forgotten.
     pub done_through: TxnId,
     /// What to do.
@@ -392,4 +448,14 @@ pub struct BatchOk<'a> {
     pub executed_through: TxnId,
     /// The last of which all is durable.
     pub stable_through: TxnId,
+}
+
+/// What BATCH gives where it was asked to answer when it is durable ([`Until::Stable`]).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct ForcedOk<'a> {
+    /// As without. Where its `stable_through` is before the transaction, the answer did not wait: ask STABLE.
+    pub batch: BatchOk<'a>,
+    /// As STABLE tells it with this `stable_through`; nothing where the answer did not wait.
+    #[xdr(max = CAPS_FAILED_MAX)]
+    pub failed: Vec<FailedOp>,
 }

@@ -7,8 +7,8 @@ mod status;
 mod types;
 
 pub use batch::{
-    Appended, BatchArgs, BatchOk, BatchOp, BatchOpKind, DirState, IfTaken, Made, OpResult, Ref, RenameHow,
-    SetXattrHow,
+    Appended, BatchArgs, BatchHow, BatchOk, BatchOp, BatchOpKind, DirState, ForcedOk, IfTaken, Made,
+    OpResult, Ref, RenameHow, SetXattrHow, Until,
 };
 pub use calls::{
     AccessListArgs, AccessListOk, AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs,
@@ -49,7 +49,7 @@ numbered! {
         Release = 3, "RELEASE", "`ReleaseArgs` to `ReleaseOk`.";
         Lookup = 4, "LOOKUP", "`LookupArgs` to `LookupOk`.";
         List = 5, "LIST", "`ListArgs` to `ListOk`.";
-        Batch = 6, "BATCH", "`BatchArgs` to `BatchOk`.";
+        Batch = 6, "BATCH", "`BatchArgs` to `BatchOk`, or `ForcedOk`.";
         Stable = 7, "STABLE", "`StableArgs` to `StableOk`.";
         Reclaim = 8, "RECLAIM", "`ReclaimArgs` to `AcquireOk`.";
         WhoAmI = 9, "WHOAMI", "`WhoAmIArgs` to `WhoAmIOk`.";

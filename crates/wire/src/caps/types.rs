@@ -208,6 +208,8 @@ impl Features {
     pub const LISTS: Self = Self(32);
     /// Room is reserved, also beyond a file's end (the operation RESERVE of a batch).
     pub const RESERVE: Self = Self(64);
+    /// BATCH can be asked to answer when it is durable (`Until::Stable`).
+    pub const FORCE: Self = Self(128);
 
     /// Whether all of `other` is in it.
     #[must_use]

@@ -5,6 +5,7 @@ use holdfast_base::limits::CAPS_OPS_KEPT_MAX;
 
 use crate::ask::{Generation, RenameMode};
 use crate::ids::{Caller, Name, NodeId};
+use crate::mutation::Until;
 use crate::queue::{Kept, Op, Queued, Stage, Stream};
 
 fn name(number: u64) -> Name {
@@ -37,6 +38,7 @@ fn unstable(count: u64, of: u64, op: impl Fn(u64) -> Op) -> Stream {
             ops,
             parts,
             stage,
+            until: Until::Executed,
             sent_at,
             asked,
             is_resent: false,

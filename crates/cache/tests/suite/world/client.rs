@@ -138,7 +138,7 @@ pub struct Client {
     /// Nothing covers what the last operation has told.
     pub was_uncovered: bool,
     /// Batches executed, whose results have not come yet.
-    pub replies: Vec<(u64, Vec<MutationResult>)>,
+    pub replies: Vec<(Batch, Vec<MutationResult>)>,
     /// What was read before anybody asked for it, and has not come yet.
     pub reading: Vec<(AheadOut, Option<Told>)>,
     /// Files that were made for its creates, of which it has not heard yet.

@@ -491,7 +491,7 @@ impl World {
     fn pump_batches(&mut self, c: usize, now: Now) {
         while let Some(batch) = self.clients[c].machine.take_batch(now) {
             self.keep(c);
-            let before = self.clients[c].replies.iter().position(|(t, _)| *t == batch.txn);
+            let before = self.clients[c].replies.iter().position(|(b, ..)| b.txn == batch.txn);
             let results = self.server.batch(c, &batch);
             if let Some(place) = before {
                 self.clients[c].replies.remove(place);
@@ -500,13 +500,22 @@ impl World {
                 self.clients[c].machine.batch_lost(batch.txn);
                 break;
             }
-            self.clients[c].replies.push((batch.txn, results));
+            if batch.until == Until::Stable {
+                self.put_on_disk();
+            }
+            self.clients[c].replies.push((batch, results));
         }
         while !self.clients[c].replies.is_empty() && self.dice.roll(4) != 0 {
             let which = usize::try_from(self.dice.roll(self.clients[c].replies.len() as u64)).unwrap();
-            let (txn, results) = self.clients[c].replies.remove(which);
+            let (batch, results) = self.clients[c].replies.remove(which);
+            let txn = batch.txn;
+            if batch.until == Until::Stable {
+                self.clients[c].machine.batch_answered(&batch, results, (txn, &[]), now);
+                self.check(c);
+                continue;
+            }
             let stable = if self.disk.is_none() && self.dice.roll(3) == 0 { txn } else { 0 };
-            let earlier = self.clients[c].replies.iter().map(|(t, _)| *t).min();
+            let earlier = self.clients[c].replies.iter().map(|(b, ..)| b.txn).min();
             let stable = if earlier.is_some_and(|e| e < stable) { 0 } else { stable };
             self.clients[c].machine.batch_done(txn, results, stable, now);
             self.check(c);

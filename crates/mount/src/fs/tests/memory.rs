@@ -153,7 +153,7 @@ impl Server for Memory {
             at += u32::try_from(op.operations()).unwrap();
             results.push(MutationResult::Done { made, other_name: None, attrs: None });
         }
-        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn })
+        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn, failed: Vec::new() })
     }
 
     fn stable(&self, through: u64, _: &Cancel) -> Result<Settled, Undone> {

@@ -63,7 +63,7 @@ impl Stub for Willing {
             MutationResult::Done { made, other_name: None, attrs: None }
         };
         let results = batch.ops.iter().map(done).collect();
-        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn })
+        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn, failed: Vec::new() })
     }
 
     fn stable(&self, through: u64, _: &Cancel) -> Result<Settled, Undone> {

@@ -134,7 +134,7 @@ impl Stub for Fickle {
         self.take_sent()?;
         let done = MutationResult::Done { made: None, other_name: None, attrs: None };
         let (results, through) = (vec![done; batch.ops.len()], batch.txn);
-        Ok(BatchDone { results, executed_through: through, stable_through: through })
+        Ok(BatchDone { results, executed_through: through, stable_through: through, failed: Vec::new() })
     }
 
     fn write(&self, write: &WriteOut) -> Result<WriteDone, Undone> {
