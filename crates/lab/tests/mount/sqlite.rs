@@ -31,11 +31,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Rows one after the other, each its own transaction, after those that are there. What was committed is written down elsewhere.
+/// For a lock that is refused it waits so many seconds.
 const WRITER: &str = "
 import sqlite3, sys
-mode, rows, committed = sys.argv[1:]
+mode, rows, committed, patience = sys.argv[1:]
 with open(committed, 'a') as log:
-    db = sqlite3.connect('db', timeout=120)
+    db = sqlite3.connect('db', timeout=int(patience))
     assert db.execute(f'pragma journal_mode={mode}').fetchone() == (mode,)
     db.execute('pragma synchronous=extra')
     db.execute('create table if not exists t (n integer primary key, text text)'); db.commit()
@@ -60,6 +61,13 @@ print(len(rows), 'rows')
 const STUCK: Duration = Duration::from_secs(240);
 const POLL: Duration = Duration::from_millis(20);
 
+/// How many seconds a writer waits for a lock that somebody may still hold.
+const PATIENT: u32 = 120;
+
+/// Of one who is alone, no lock is refused. Nor may it wait once the daemon is gone: in its write-ahead log SQLite takes every error
+/// of a lock for one that is held (`unixShmSystemLock`), ENOTCONN of a dead mount too, and would try again for all of its patience.
+const ALONE: u32 = 0;
+
 /// More than are written before it is killed.
 const MANY: u32 = 10_000_000;
 
@@ -76,10 +84,11 @@ fn committed(log: &Path) -> u32 {
 }
 
 impl Writing {
-    fn begin(mount: &Mount, mode: &str, work: &Path, rows: u32) -> Result<Self> {
+    fn begin(mount: &Mount, mode: &str, work: &Path, rows: u32, patience: u32) -> Result<Self> {
         let log = work.join("committed");
         let mut command = Command::new("python3");
-        command.args(["-c", WRITER, mode, &rows.to_string()]).arg(&log).current_dir(mount.path());
+        command.args(["-c", WRITER, mode, &rows.to_string()]).arg(&log).arg(patience.to_string());
+        command.current_dir(mount.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let writer = command.spawn().context("starting python3")?;
         Ok(Self { writer, log, rows })
@@ -114,7 +123,7 @@ fn check(place: &Path, least: u32, most: u32) -> Result<()> {
 fn server_killed(mode: &str, options: &str) -> Result<()> {
     let mut served = Served::new()?;
     let (mount, work) = (served.mount(options)?, tempfile::tempdir()?);
-    let mut writing = Writing::begin(&mount, mode, work.path(), Scale::from_env().pick(150, 3000))?;
+    let mut writing = Writing::begin(&mount, mode, work.path(), Scale::from_env().pick(150, 3000), PATIENT)?;
     let mut kills = 0;
     while writing.goes_on(30).with_context(|| mount.log())? {
         served.server.kill()?;
@@ -135,7 +144,7 @@ fn server_killed(mode: &str, options: &str) -> Result<()> {
 fn daemon_killed(mode: &str, options: &str) -> Result<()> {
     let served = Served::new()?;
     let (mount, work) = (served.mount(options)?, tempfile::tempdir()?);
-    let mut writing = Writing::begin(&mount, mode, work.path(), Scale::from_env().pick(150, 3000))?;
+    let mut writing = Writing::begin(&mount, mode, work.path(), Scale::from_env().pick(150, 3000), ALONE)?;
     ensure!(writing.goes_on(40)?, "it ended by itself: {}", writing.end()?.1);
     run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
     mount.wait_end()?;
@@ -156,7 +165,7 @@ fn user_killed(mode: &str, options: &str) -> Result<()> {
     let (mounts, work) = ([served.mount(options)?, served.mount(options)?], tempfile::tempdir()?);
     let mut at = 0;
     for next in [1, 1, 0, 0] {
-        let mut writing = Writing::begin(&mounts[at], mode, work.path(), MANY)?;
+        let mut writing = Writing::begin(&mounts[at], mode, work.path(), MANY, PATIENT)?;
         let more = Scale::from_env().pick(30, 600);
         let goes_on = writing.goes_on(more).with_context(|| mounts[at].log())?;
         writing.writer.kill()?;
