@@ -80,7 +80,7 @@ impl LocalBackend {
         }
         failpoint::pass();
         match self.known_by_name((dir, name), &fd, LOOK) {
-            Ok((object, st)) => Ok(Some(Made { object, st, fd })),
+            Ok((object, st)) => Ok(Some(Made { object, st, fd: Some(fd) })),
             Err(e) => self.unmake(cx, (dir, name), e),
         }
     }

@@ -25,11 +25,16 @@ use crate::sys;
 /// How often a create starts anew when the name comes and goes under it.
 const CREATE_TRIES: usize = 8;
 
+/// Neither for reading nor for writing (open(2), "access mode 3"): such a descriptor of a file keeps nobody from a lease on
+/// it or from running it, as an `O_PATH` one, but can have made it.
+const FOR_NEITHER: OFlags = OFlags::ACCMODE;
+
 /// A file that was made, and a look at it as it is now.
 pub(crate) struct Made {
     pub(crate) object: Arc<Object>,
     pub(crate) st: Statx,
-    pub(crate) fd: OwnedFd,
+    /// Opened as was asked for; `None` where nothing was, and the one that made the file stays with the object.
+    pub(crate) fd: Option<OwnedFd>,
 }
 
 impl LocalBackend {
@@ -147,7 +152,8 @@ impl LocalBackend {
         drop(acting);
         self.note_as(&object, &st);
         let attrs = self.attrs_of(&object, &st, how.want);
-        let file = how.open.map(|mode| self.opened(Arc::clone(&object), Opening::own(fd), mode));
+        let file =
+            how.open.zip(fd).map(|(mode, fd)| self.opened(Arc::clone(&object), Opening::own(fd), mode));
         let node = Node { handle: object.handle, attrs };
         Ok(Some(Created { node, dir: self.after(before)?, is_new: true, file }))
     }
@@ -161,7 +167,13 @@ impl LocalBackend {
         (set, open): (&SetAttrs, Option<OpenMode>),
         (mode, asked): (Mode, StatxFlags),
     ) -> FsResult<Option<Made>> {
-        let access = open.map_or(OFlags::RDWR, open_flags);
+        let has_size = set.size.is_some_and(|size| size > 0);
+        let is_kept = open.is_none() && !has_size && dir.fs.nature.kind.opens_for_neither();
+        let access = match open {
+            Some(mode) => open_flags(mode),
+            None if is_kept => FOR_NEITHER,
+            None => OFlags::RDWR,
+        };
         let flags =
             access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = self.sparing_as(cx, || match openat(dir.fd(), name, flags, mode) {
@@ -170,8 +182,13 @@ impl LocalBackend {
         });
         let Some(fd) = opened? else { return Ok(None) };
         failpoint::pass();
-        let finished = self.known_by_name((dir, name), &fd, asked).and_then(|(object, st)| {
-            self.finish_file(cx, (&object, st), &fd, (set, open)).map(|st| (object, st))
+        let (known, fd) = if is_kept {
+            (self.known_by((dir, name), fd, asked), None)
+        } else {
+            (self.known_by_name((dir, name), &fd, asked), Some(fd))
+        };
+        let finished = known.and_then(|(object, st)| {
+            self.finish_file(cx, (&object, st), fd.as_ref(), (set, open)).map(|st| (object, st))
         });
         match finished {
             Ok((object, st)) => Ok(Some(Made { object, st, fd })),
@@ -186,9 +203,18 @@ impl LocalBackend {
         fd: &OwnedFd,
         asked: StatxFlags,
     ) -> FsResult<(Arc<Object>, Statx)> {
-        let path = self.proc_fd.path_only(fd)?;
-        let st = statx(&path, "", AtFlags::EMPTY_PATH, asked).map_err(fs_error)?;
-        self.take_in_seen(at, (path, st), Keep::Always)
+        self.known_by(at, self.proc_fd.path_only(fd)?, asked)
+    }
+
+    /// The same by the descriptor that is to stay with it.
+    fn known_by(
+        &self,
+        at: (&Object, &[u8]),
+        fd: OwnedFd,
+        asked: StatxFlags,
+    ) -> FsResult<(Arc<Object>, Statx)> {
+        let st = statx(&fd, "", AtFlags::EMPTY_PATH, asked).map_err(fs_error)?;
+        self.take_in_seen(at, (fd, st), Keep::Always)
     }
 
     /// Takes the name of what cannot be used away again.
@@ -208,15 +234,15 @@ impl LocalBackend {
         &self,
         cx: &Cx<'_>,
         (object, mut st): (&Object, Statx),
-        fd: &OwnedFd,
+        fd: Option<&OwnedFd>,
         (set, open): (&SetAttrs, Option<OpenMode>),
     ) -> FsResult<Statx> {
         if let Some(size) = set.size.filter(|size| *size > 0) {
-            if open.is_some_and(|mode| !mode.write) {
+            if let Some(fd) = fd.filter(|_| open.is_none_or(|mode| mode.write)) {
+                rustix::fs::ftruncate(fd, size).map_err(fs_error)?;
+            } else {
                 let target = self.proc_fd.reopen(object.fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
                 rustix::fs::ftruncate(&target, size).map_err(fs_error)?;
-            } else {
-                rustix::fs::ftruncate(fd, size).map_err(fs_error)?;
             }
             st = object.look()?;
         }

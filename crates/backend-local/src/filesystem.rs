@@ -105,6 +105,11 @@ impl FsKind {
         matches!(self, Self::Ext4 | Self::Xfs)
     }
 
+    /// Whether a descriptor for neither reading nor writing stands in nobody's way there, as was tried.
+    pub(crate) const fn opens_for_neither(self) -> bool {
+        matches!(self, Self::Ext4 | Self::Xfs | Self::Tmpfs)
+    }
+
     /// Whether somebody beyond this kernel may have to be asked: nothing is known of kinds that are not named here.
     pub(crate) const fn may_be_remote(self) -> bool {
         matches!(self, Self::Other)

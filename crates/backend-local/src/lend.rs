@@ -63,7 +63,8 @@ impl LocalBackend {
         }
         let mode = OpenMode { read: true, write: true, nfs_exceptions: true };
         self.judge(cx, object, mode)?;
-        fcntl_dupfd_cloexec(object.fd(), 0).map(Some).map_err(fs_error)
+        // Ours may be the one that made the file, by which more can be done to it.
+        self.proc_fd.path_only(object.fd()).map(Some)
     }
 
     /// The object on a mount that is read-only, as an `O_PATH` descriptor.

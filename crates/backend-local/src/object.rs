@@ -41,7 +41,7 @@ pub(crate) enum For {
 pub(crate) struct Object {
     pub(crate) handle: Handle,
     pub(crate) fs: Arc<FileSystem>,
-    /// `O_PATH`.
+    /// `O_PATH`, or the one that made a file, which is for neither reading nor writing.
     fd: OwnedFd,
     pub(crate) kind: FileKind,
     pub(crate) ino: u64,

@@ -74,7 +74,7 @@ impl LocalBackend {
         drop(acting);
         self.note_as(&object, &st);
         let handle = object.handle;
-        let file = open.map(|mode| self.opened(object, Opening::own(fd), mode));
+        let file = open.zip(fd).map(|(mode, fd)| self.opened(object, Opening::own(fd), mode));
         self.end_unseen(unseen);
         Ok(NewFile { handle, file })
     }

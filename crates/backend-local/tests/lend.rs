@@ -9,7 +9,10 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _, chown};
 use std::path::PathBuf;
 
 use holdfast_backend_local::{LocalBackend, LocalOptions, LocalUse};
-use holdfast_vfs::{AttrMask, Backend as _, Caller, Cx, FsError, Handle, Lend, Name, Pledge, Wait};
+use holdfast_vfs::{
+    AttrMask, Backend as _, Caller, CreateHow, CreateMode, Cx, FsError, Handle, Lend, Name, Pledge, SetAttrs,
+    Wait,
+};
 
 struct Lent {
     dir: tempfile::TempDir,
@@ -110,6 +113,18 @@ fn a_path_is_lent_to_whom_may_write_or_on_a_mount_that_is_read_only() {
     assert_eq!(again(&path, false).unwrap().read_at(&mut [0; 16], 0).unwrap(), 7);
     let secret = at.file("secret", 0o600, 1000);
     assert_eq!(at.lend(&user(1001), &secret, Lend::PathToRead).unwrap_err(), FsError::Access);
+}
+
+#[test]
+fn a_path_of_what_was_made_here_is_no_more_than_one() {
+    let at = serving(LocalUse::Lazy);
+    let (caller, set) = (Caller::root(), SetAttrs { mode: Some(0o644), ..SetAttrs::default() });
+    let how = CreateHow { mode: CreateMode::Guarded, set: &set, open: None, want: AttrMask::NONE };
+    let (cx, root) = (Cx::new(&caller, Wait::Yes), at.backend.root().unwrap());
+    let made = at.backend.create(&cx, &root, Name::new(b"made").unwrap(), &how).unwrap();
+    let path = at.lend(&caller, &made.node.handle, Lend::Path).unwrap().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&path).unwrap();
+    assert!(flags.contains(rustix::fs::OFlags::PATH), "{flags:?}: by another its mode could be changed");
 }
 
 #[test]

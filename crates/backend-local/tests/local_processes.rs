@@ -9,6 +9,8 @@ mod flocks;
 mod fresh;
 #[path = "local_processes/listeners.rs"]
 mod listeners;
+#[path = "local_processes/made.rs"]
+mod made;
 #[path = "local_processes/overlap.rs"]
 mod overlap;
 #[path = "local_processes/removed.rs"]
