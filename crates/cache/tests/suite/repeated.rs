@@ -315,7 +315,8 @@ fn a_time_of_the_servers_clock_is_nobody_elses_change_when_the_power_went_before
 #[test]
 fn what_the_server_was_in_the_middle_of_is_nobody_elses_change_where_nobody_else_could_be_there() {
     let at = |seconds| Timestamp { seconds, nanos: 0 };
-    for (ctime, is_promised, is_theirs) in [(1000, true, false), (1001, true, true), (1000, false, true)] {
+    let all = [(1000, true, 4, false), (1001, true, 4, true), (1000, false, 4, true), (1000, true, 7, true)];
+    for (ctime, is_promised, size, is_theirs) in all {
         let (mut world, node, mut sent, _) = made();
         let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
         write(&mut world, opened.fh, b"more");
@@ -325,13 +326,14 @@ fn what_the_server_was_in_the_middle_of_is_nobody_elses_change_where_nobody_else
         sent.push((unanswered, results));
         begin_anew_with(&mut world, sent[0].0.txn - 1, |attrs, grant| {
             if attrs.kind == Kind::File {
-                (attrs.mtime, attrs.ctime) = (at(1000), at(ctime));
+                (attrs.mtime, attrs.ctime, attrs.size) = (at(1000), at(ctime), size);
                 grant.caps = if is_promised { grant.caps } else { grant.caps.without(CapSet::FILE_X) };
             }
         });
         let batches = again(&mut world, sent);
-        assert_eq!(carries(&batches, b"more"), !is_theirs, "{ctime} {is_promised}");
-        assert_eq!(world.clients[0].machine.conflicts().is_empty(), !is_theirs, "{ctime} {is_promised}");
+        let case = format!("{ctime} {is_promised} {size}");
+        assert_eq!(carries(&batches, b"more"), !is_theirs, "{case}");
+        assert_eq!(world.clients[0].machine.conflicts().is_empty(), !is_theirs, "{case}");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::attrs::{Attrs, Changes, SetTime};
 use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::queue::{Op, Queued, Stage, Thing};
+use crate::queue::{Load, Op, Queued, Stage, Thing};
 
 /// Attributes that the server told last, or was told and took; `None`: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +65,10 @@ pub(super) struct Past {
     /// What the server has made of those.
     left: Vec<Left>,
     is_clocked: bool,
-    /// The server may have been killed in the middle of what we sent last, and nobody else can have been there since.
+    /// The server may have been killed in the middle of what we sent last, and no other client can have been there since.
     may_be_half_done: bool,
+    /// What it may have been long then, by what was there and what we sent.
+    sizes: Vec<u64>,
     /// Something gave it the time of the server's clock, or it is not known what it had.
     is_untimed: bool,
     mode: Values,
@@ -94,6 +96,17 @@ impl Values {
     }
 }
 
+/// How long a file may be when the server has done any part of this to it.
+fn sizes_left(op: &Op) -> Vec<u64> {
+    let ends = |load: &Load| load.data.iter().map(|(at, data)| at + data.len() as u64).collect::<Vec<_>>();
+    match op {
+        Op::Make { load, .. } => [0].into_iter().chain(ends(load)).chain(load.size).collect(),
+        Op::Write { load, .. } => ends(load).into_iter().chain(load.size).collect(),
+        Op::SetAttr { changes, .. } => changes.size.into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
 impl Before {
     /// As an object was made that is not made again.
     pub(crate) fn made(make: &Op) -> Self {
@@ -108,6 +121,7 @@ impl Past {
         let base = base.unwrap_or_default();
         self.is_untimed |= base.mtime.is_none() && told_mtime.is_none();
         self.before.extend(base.mtime.into_iter().chain(*told_mtime));
+        self.sizes.extend(base.size);
         self.mode.had(base.mode);
         self.uid.had(base.uid);
         self.gid.had(base.gid);
@@ -116,6 +130,7 @@ impl Past {
     /// This was sent about it.
     pub(super) fn got(&mut self, op: &Op) {
         self.given.extend(told_time(op));
+        self.sizes.extend(sizes_left(op));
         let is_now = matches!(op, Op::SetAttr { changes: Changes { mtime: Some(SetTime::Now), .. }, .. });
         let is_file = matches!(op, Op::Make { thing: Thing::File, .. });
         self.is_untimed |= is_now || told_time(op).is_none() && (is_file || is_about_data(op));
@@ -139,8 +154,9 @@ impl Past {
         self.left.push(left);
     }
 
-    /// This was sent, nothing was heard of it, and nobody else can have been there since: the server may have been killed when it had
-    /// written, or cut off, and not set the time that comes behind that.
+    /// This was sent, nothing was heard of it, and no other client can have been there since: the server may have been killed when it
+    /// had written, or cut off, and not set the time that comes behind that. A local process may have been there: one that leaves a
+    /// size that is none of ours is seen.
     pub(super) fn was_under_way(&mut self, op: &Op) {
         self.may_be_half_done |= is_about_data(op);
     }
@@ -155,7 +171,8 @@ impl Past {
         let mtime = theirs.mtime;
         let is_known = self.is_time_given(mtime) || self.before.contains(&mtime);
         // Who sets a time moves the other as well.
-        let is_half_done = self.may_be_half_done && mtime == theirs.ctime;
+        let is_half_done =
+            self.may_be_half_done && mtime == theirs.ctime && self.sizes.contains(&theirs.size);
         is_known || is_half_done || self.left.iter().any(|left| left.admits(theirs))
     }
 

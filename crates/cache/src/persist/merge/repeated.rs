@@ -149,7 +149,7 @@ impl Machine {
         pasts
     }
 
-    /// Whether nobody else can have changed a file since it was promised: the promise was had back. Who works without the server
+    /// Whether no other client can have changed a file since it was promised: the promise was had back. Who works without the server
     /// compares before he hears of that.
     fn is_ours_alone(&self, id: NodeId) -> bool {
         let is_had = |node: &Node| (node.held | node.giving_back).contains(CapSet::FILE_X);
