@@ -2,7 +2,7 @@
 //! who waits for results alone is not to wait for a disk.
 
 use holdfast_base::Instant;
-use holdfast_base::limits::{FORCED_BATCHES_MAX, FORCED_PATIENCE_MS};
+use holdfast_base::limits::{FORCED_BATCHES_MAX, FORCED_BYTES_MAX, FORCED_PATIENCE_MS};
 
 use crate::errno::Errno;
 use crate::ids::{NodeId, Now};
@@ -29,6 +29,11 @@ impl Stream {
         is_of_it && is_last && self.sent() >= wanted && self.needed < first(kept)
     }
 
+    /// Bytes of a batch.
+    fn carries(&self, place: usize) -> usize {
+        self.kept.get(place).map_or(0, |kept| kept.ops.iter().map(|queued| queued.op.bytes()).sum())
+    }
+
     /// The first of them whose results somebody waits for by now.
     pub(crate) fn needed_at_once(&self) -> Option<usize> {
         let is_needed = |k: &Kept| k.ops.first().is_some_and(|q| q.serial <= self.needed);
@@ -48,7 +53,12 @@ impl Machine {
     pub(crate) fn answered_when(&self, place: usize) -> Until {
         let may_wait = self.settings.forces && self.recalling.is_empty();
         let is_room = || self.stream.forced().count() < FORCED_BATCHES_MAX;
-        if may_wait && self.stream.completes(place) && is_room() { Until::Stable } else { Until::Executed }
+        let is_small = || self.stream.carries(place) <= FORCED_BYTES_MAX;
+        if may_wait && self.stream.completes(place) && is_room() && is_small() {
+            Until::Stable
+        } else {
+            Until::Executed
+        }
     }
 
     /// Somebody waits for a file's data to be with the server, and not for its disk.
@@ -71,6 +81,15 @@ impl Machine {
     /// Whether what somebody wants to have on disk will be told of by the answer to a batch.
     pub(crate) fn will_be_stable(&self, now: Now) -> bool {
         self.recalling.is_empty() && self.stream.is_forced_until().is_some_and(|until| now.mono < until)
+    }
+
+    /// Whether this call has another beside it, for who waits for the results and not for the disk: it is not to be made again, for the two
+    /// would keep each other from their turn.
+    #[must_use]
+    pub fn is_superseded(&self, batch: &Batch) -> bool {
+        let is_it = |k: &&Kept| k.txn == batch.txn && k.asked == batch.asked;
+        batch.until == Until::Stable
+            && self.stream.kept.iter().find(is_it).is_some_and(|k| k.until == Until::Executed)
     }
 
     /// A batch was answered; everything up to `through` is on disk, but for what failed. Results may have been taken in before, where

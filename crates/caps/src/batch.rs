@@ -114,6 +114,11 @@ impl Caps {
         let is_told;
         let mut this = {
             let mut state = lane.state.lock();
+            if txn <= state.done_through {
+                // It was sent twice, and its client has the other answer: nothing tells any more that all of it was done.
+                drop(state);
+                return refuse(pending, CapsStat::Forgotten);
+            }
             is_new |= txn > state.executed_through;
             let executed = state.txns.get(&txn).filter(|_| !is_new).and_then(Txn::executed);
             is_told = executed.is_some();

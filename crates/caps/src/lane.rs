@@ -51,8 +51,7 @@ impl Txn {
     /// What came of it, where all of it is executed, to be told again. It stays in its place meanwhile: a force that ends then notes
     /// there what has failed.
     pub(crate) fn executed(&self) -> Option<Self> {
-        let is_whole = self.ops > 0 && self.outcomes.len() == self.ops;
-        let outcomes = is_whole.then(|| self.outcomes.clone())?;
+        let outcomes = (self.outcomes.len() == self.ops).then(|| self.outcomes.clone())?;
         Some(Self { fingerprint: self.fingerprint, ops: self.ops, outcomes, ..Self::default() })
     }
 }

@@ -153,7 +153,7 @@ fn send_batch(shared: &Shared, batch: &Batch) {
             machine.batch_answered(batch, done.results, told, now);
         }
         // Who sends it again hears what has become of it.
-        Err(_) if !machine.awaits(batch) => {}
+        Err(_) if !machine.awaits(batch) || machine.is_superseded(batch) => {}
         Err(Undone::Failed(errno)) => {
             // The server refuses the call as a whole, and would again: every operation of it has failed.
             let failed = batch.ops.iter().map(|_| holdfast_cache::MutationResult::Failed(errno)).collect();

@@ -64,7 +64,8 @@ impl Promises for Shared {
     }
 
     fn awaits(&self, batch: &Batch) -> bool {
-        self.machine.lock().awaits(batch)
+        let machine = self.machine.lock();
+        machine.awaits(batch) && !machine.is_superseded(batch)
     }
 
     fn must_renew(&self) -> bool {

@@ -128,6 +128,10 @@ pub const FILL_PAGES_MAX: u32 = 64;
 /// Batches of a mount that wait for the server's disk: with all others that are under way they are no more than a server takes.
 pub const FORCED_BATCHES_MAX: usize = 4;
 
+/// Bytes of what such a batch carries: it may have to be sent twice, and keeps a place at the server for as long as it waits. A larger one
+/// takes longer on its way than the question that it would save.
+pub const FORCED_BYTES_MAX: usize = 64 << 10;
+
 /// Milliseconds for which the answer to such a batch is awaited before what was executed is asked for by itself: several forces of a
 /// slow disk.
 pub const FORCED_PATIENCE_MS: u64 = 500;

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use bytes::Bytes;
-use holdfast_base::limits::FORCED_PATIENCE_MS;
+use holdfast_base::limits::{FORCED_BYTES_MAX, FORCED_PATIENCE_MS};
 use holdfast_cache::*;
 
 /// A mount that has its root alone, and a new file with a little in it.
@@ -73,6 +73,16 @@ fn a_file_is_on_the_disk_by_one_call() {
     assert_eq!(sync(&mut world, (file, fh), &mut turn), Some(Ok(())));
     assert_eq!((take(&mut world), stable(&mut world)), (None, None));
     world.check(0);
+}
+
+#[test]
+fn one_that_carries_much_is_answered_when_it_is_executed() {
+    for (bytes, until) in [(FORCED_BYTES_MAX / 2, Until::Stable), (FORCED_BYTES_MAX + 1, Until::Executed)] {
+        let (mut world, file, fh) = begun();
+        write(&mut world, fh, bytes);
+        assert_eq!(sync(&mut world, (file, fh), &mut turn()), None);
+        assert_eq!(take(&mut world).expect("a batch").until, until, "{bytes}");
+    }
 }
 
 #[test]
@@ -168,6 +178,8 @@ fn who_waits_for_results_alone_waits_for_no_disk() {
     let again = again.expect("it is sent again, and at once");
     assert_eq!((again.txn, again.until, &again.ops), (sent.0.txn, Until::Executed, &sent.0.ops));
     assert_eq!(take(&mut world), None, "once");
+    let machine = &world.clients[0].machine;
+    assert!(machine.is_superseded(&sent.0) && !machine.is_superseded(&again), "the first is not made anew");
     let results = world.server.batch(0, &again);
     let txn = again.txn;
     answer(&mut world, (again, results), (0, &[]));

@@ -84,7 +84,8 @@ impl Mount {
             format!("batch {}{again}, until {until:?}: {}", batch.txn, words(batch))
         });
         // As a thread waits for the end of a greeting before it looks whether it is waited for.
-        let is_awaited = || self.touch(|machine, _| machine.awaits(batch)).unwrap_or(false);
+        let awaits = |machine: &cache::Machine| machine.awaits(batch) && !machine.is_superseded(batch);
+        let is_awaited = || self.touch(|machine, _| awaits(machine)).unwrap_or(false);
         let args = |ticket| {
             let done_through = self.ledger.borrow().done_through();
             let ops = sheet.ops.clone();
@@ -110,7 +111,7 @@ impl Mount {
             Ok((results, stable, failed)) => {
                 machine.batch_answered(batch, results, (stable, &failed), now);
             }
-            Err(_) if !machine.awaits(batch) => {}
+            Err(_) if !machine.awaits(batch) || machine.is_superseded(batch) => {}
             Err(Failure::Unawaited) => machine.batch_lost(batch.txn),
             Err(Failure::Refused(stat)) => {
                 let errno = Failure::Refused(stat).errno();
