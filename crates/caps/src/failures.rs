@@ -1,6 +1,6 @@
-//! What could not be made durable, until the client is done with it: STABLE tells it (or a batch that waited as STABLE does), each time it is asked, for an
-//! answer may be lost. So nothing else may say that more is durable than what comes before it: its client would keep the
-//! transaction no longer, and have nothing to tell it of.
+//! What could not be made durable, until the client is done with it: STABLE tells it (or a batch that waited as STABLE does), each
+//! time it is asked, for an answer may be lost. So nothing else may say that more is durable than what comes before it: its client
+//! would keep the transaction no longer, and have nothing to tell it of.
 
 use holdfast_base::limits::{CAPS_FAILED_MAX, CAPS_TXNS_KEPT_MAX};
 use holdfast_wire::caps::{FailedOp, TxnId};

@@ -151,10 +151,7 @@ fn database_killed(first: &str, second: &str) -> Result<()> {
         mount.check_alive()?;
         mount.unmount(&[])?;
     }
-    cluster.check_sums(&served.share())?;
-    cluster.start(&served.share())?;
-    history.check(&cluster)?;
-    cluster.stop()
+    is_whole_at_the_server(&served, (cluster, history))
 }
 
 fn daemon_killed(first: &str, second: &str) -> Result<()> {
@@ -181,6 +178,11 @@ fn daemon_killed(first: &str, second: &str) -> Result<()> {
     cluster.stop()?;
     mount.check_alive()?;
     mount.unmount(&[])?;
+    is_whole_at_the_server(&served, (cluster, history))
+}
+
+/// What the mounts have left is whole where it is served from.
+fn is_whole_at_the_server(served: &Served, (mut cluster, mut history): (Cluster, History)) -> Result<()> {
     cluster.check_sums(&served.share())?;
     cluster.start(&served.share())?;
     history.check(&cluster)?;
