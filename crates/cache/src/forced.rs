@@ -35,9 +35,14 @@ impl Stream {
     }
 
     /// The first of them whose results somebody waits for by now.
-    pub(crate) fn needed_at_once(&self) -> Option<usize> {
+    pub(crate) fn needed_at_once(&mut self) -> Option<usize> {
+        if !self.may_need {
+            return None;
+        }
         let is_needed = |k: &Kept| k.ops.first().is_some_and(|q| q.serial <= self.needed);
-        self.kept.iter().position(|k| is_forced(k) && is_needed(k))
+        let first = self.kept.iter().position(|k| is_forced(k) && is_needed(k));
+        self.may_need = first.is_some();
+        first
     }
 
     /// Until when what is to be put on disk need not be asked for, as the answer to a batch will tell of it. One that meets others'

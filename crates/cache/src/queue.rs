@@ -225,6 +225,8 @@ pub(crate) struct Stream {
     pub(crate) is_asking_stable: bool,
     /// Of everything up to here somebody waits for the results, and not for the disk.
     pub(crate) needed: u64,
+    /// That has risen: something forced may be among it. It is asked for with each operation of an application's.
+    pub(crate) may_need: bool,
     /// The last transaction of which the server knew, when it began anew, that it was executed; and when it told.
     pub(crate) executed_there: Option<(u64, Generation)>,
     /// Nothing goes out: the server is away, or is being compared with.
@@ -370,6 +372,7 @@ impl Stream {
     /// Somebody waits for what comes of everything up to this serial.
     pub(crate) fn need(&mut self, serial: u64) {
         self.hurry(serial);
+        self.may_need |= serial > self.needed;
         self.needed = self.needed.max(serial);
     }
 
