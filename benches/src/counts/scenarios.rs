@@ -118,7 +118,7 @@ fn scene_to_remove() -> Scene {
 
 fn inline(mut scene: Scene, request: impl Fn(&Scene) -> Request) -> Once {
     let mut request = request(&scene);
-    Box::new(move || scene.answer_inline(&mut request))
+    Box::new(move || assert!(scene.is_answered_inline(&mut request), "an answer at once"))
 }
 
 /// With what runs on the pool and what waits to be durable, and the reply on its way out.

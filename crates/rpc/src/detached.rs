@@ -86,7 +86,7 @@ impl Detached {
         w.as_slice()[4..].to_vec()
     }
 
-    /// As [`Detached::exchange`], of records that come together, as one read of a connection's worker finds them. as one read of a connection's worker finds them.
+    /// As [`Detached::exchange`], of records that come together, as one read of a connection's worker finds them.
     pub fn exchange_together(&mut self, records: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let framed = |record: &Vec<u8>| [&record::header_of(record.len())[..], record].concat();
         let input: Vec<u8> = records.iter().flat_map(framed).collect();

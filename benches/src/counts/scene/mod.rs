@@ -156,14 +156,13 @@ impl Scene {
         reply
     }
 
-    /// The same for what is answered inline, as a connection's worker has it: from buffer to buffer.
+    /// The same for what is answered inline, as a connection's worker has it: from buffer to buffer. Whether it was.
     ///
     /// # Panics
-    /// Likewise.
-    pub(crate) fn answer_inline(&mut self, request: &mut Request) {
+    /// When it is answered with a failure.
+    pub(crate) fn is_answered_inline(&mut self, request: &mut Request) -> bool {
         let record = self.next(request);
-        let reply = self.wire.answer(record).expect("an answer at once");
-        must_be_success(reply);
+        self.wire.answer(record).map(must_be_success).is_some()
     }
 }
 
