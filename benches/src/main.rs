@@ -71,6 +71,9 @@ enum Role {
     /// The loads of `mount`, here; what it runs in a guest.
     #[command(hide = true)]
     MountLoads(mount::LoadsArguments),
+    /// The daemon of the file system in memory that `mount` compares with.
+    #[command(hide = true)]
+    BareMount(mount::BareArguments),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Some(Role::Page(arguments)) => page::run(&arguments).map(|()| true),
         Some(Role::KnfsdAgent(arguments)) => knfsd::run_agent(&arguments).map(|()| true),
         Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),
+        Some(Role::BareMount(arguments)) => mount::run_bare(&arguments).map(|()| true),
         None => compare::run(&arguments.compare),
     };
     match done {

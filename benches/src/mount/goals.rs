@@ -13,6 +13,8 @@ enum Against {
     Synchronous,
     /// The file system below.
     Local,
+    /// A mount through FUSE with nothing behind it.
+    Fuse,
     /// The way itself.
     Link,
     /// Nothing: microseconds a file.
@@ -24,7 +26,7 @@ enum Against {
 /// One goal: a load, what its time is taken over or under, and what is wanted of that.
 type Goal = (Load, Against, Wanted);
 
-const GOALS: [Goal; 17] = [
+const GOALS: [Goal; 21] = [
     (Load::Create, Against::Synchronous, Wanted::AtLeast(30.0)),
     (Load::Create, Against::Each, Wanted::AtMost(60.0)),
     (Load::Unlink, Against::Synchronous, Wanted::AtLeast(50.0)),
@@ -42,6 +44,10 @@ const GOALS: [Goal; 17] = [
     (Load::Write, Against::Link, Wanted::AtLeast(0.9)),
     (Load::Read, Against::Link, Wanted::AtLeast(0.9)),
     (Load::Unpack, Against::Local, Wanted::Shown),
+    (Load::Create, Against::Fuse, Wanted::Shown),
+    (Load::Unlink, Against::Fuse, Wanted::Shown),
+    (Load::Clean, Against::Fuse, Wanted::Shown),
+    (Load::GrepAgain, Against::Fuse, Wanted::Shown),
 ];
 
 impl Against {
@@ -49,6 +55,7 @@ impl Against {
         match self {
             Self::Synchronous => "times as fast as the better synchronous mount",
             Self::Local => "times the local file system",
+            Self::Fuse => "times FUSE with nothing behind it",
             Self::Link => "of what the way moves",
             Self::Each => "us a file",
             Self::RoundTrips => "round trips",
@@ -81,6 +88,7 @@ fn value(results: &Results, scale: &Scale, load: Load, against: Against) -> Opti
             better / ours
         }
         Against::Local => ours / seconds(Side::Local)?,
+        Against::Fuse => ours / seconds(Side::Fuse)?,
         Against::Link => seconds(Side::Link)? / ours,
         Against::Each => ours * 1e6 / scale.files as f64,
         Against::RoundTrips => {

@@ -2,6 +2,7 @@
 //! file system, by the mount as it is, by synchronous clients, and by other network file systems. Every load ends with
 //! what makes it durable, where the contender has such a thing.
 
+mod bare;
 mod ceph;
 mod goals;
 mod guest;
@@ -59,6 +60,13 @@ impl MountArguments {
     }
 }
 
+/// The daemon of a file system in memory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BareArguments {
+    /// Where
+    at: PathBuf,
+}
+
 /// What one contender does by itself, where another process measures it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadsArguments {
@@ -86,6 +94,8 @@ pub(crate) enum Side {
     Gluster,
     /// CephFS by `ceph-fuse`, over a cluster without replicas, at the far end of a link that carries packets.
     Ceph,
+    /// FUSE itself: a file system in memory with nothing behind it.
+    Fuse,
     /// The file system itself, without a network.
     Local,
     /// The way between mount and server, with a stream on it and no file system at its ends.
@@ -95,7 +105,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Holdfast,
         Self::Synchronous,
         Self::Kernel,
@@ -103,6 +113,7 @@ impl Side {
         Self::Sshfs,
         Self::Gluster,
         Self::Ceph,
+        Self::Fuse,
         Self::Local,
         Self::Link,
         Self::PacketLink,
@@ -117,6 +128,7 @@ impl Side {
             Self::Sshfs => "sshfs",
             Self::Gluster => "glusterfs",
             Self::Ceph => "ceph-fuse",
+            Self::Fuse => "fuse alone",
             Self::Local => "local",
             Self::Link => "link",
             Self::PacketLink => "packet link",
@@ -175,6 +187,13 @@ pub(crate) fn run_loads(arguments: &LoadsArguments) -> Result<()> {
     load::play(&arguments.at, &sync, &arguments.scale, &|| Ok(None), &mut |load, took, _| {
         println!("{} {}", load.argument(), took.as_secs_f64());
     })
+}
+
+/// Serves a file system in memory until it is unmounted.
+///
+/// Errors when it cannot be mounted.
+pub(crate) fn run_bare(arguments: &BareArguments) -> Result<()> {
+    bare::serve(&arguments.at)
 }
 
 fn turn(side: Side, way: Way, scale: &Scale, told: &mut Told<'_>) -> Result<()> {

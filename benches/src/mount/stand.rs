@@ -2,6 +2,7 @@
 //! left.
 
 use super::Side;
+use super::bare::Bare;
 use super::ceph::Ceph;
 use super::rivals::{Gluster, Sshfs};
 use anyhow::Result;
@@ -27,6 +28,7 @@ enum Mounted {
     Sshfs(Sshfs),
     Gluster(Gluster),
     Ceph(Ceph),
+    Bare(Bare),
     Local(PathBuf),
 }
 
@@ -48,6 +50,7 @@ impl Stand {
                 let (rival, way) = Gluster::mount(&share, &relay)?;
                 (Mounted::Gluster(rival), Some(way), None)
             }
+            Side::Fuse => (Mounted::Bare(Bare::mount()?), None, None),
             Side::Ceph => (Mounted::Ceph(Ceph::mount(&share, way)?), None, None),
             Side::Holdfast | Side::Synchronous | Side::Ganesha | Side::Kernel => {
                 let target = if side == Side::Ganesha { Target::Ganesha } else { Target::Holdfast };
@@ -69,6 +72,7 @@ impl Stand {
             Mounted::Sshfs(rival) => rival.path(),
             Mounted::Gluster(rival) => rival.path(),
             Mounted::Ceph(rival) => rival.path(),
+            Mounted::Bare(bare) => bare.path(),
             Mounted::Local(share) => share.clone(),
         }
     }
