@@ -1,27 +1,29 @@
 //! One client connection as programs see it: who it is, what they keep with it, calls back to the client; and the
 //! bookkeeping by which its calls and replies stay bounded.
 
+mod calls;
+mod ticket;
+
 use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
-use std::time::Duration;
 
 use holdfast_base::limits::STRANGER_OUTPUT_BYTES_MAX;
-use holdfast_xdr::Writer;
 use parking_lot::Mutex;
 use tokio::net::tcp::OwnedWriteHalf;
 
-use crate::callback::{Answered, BackChannel, CallError, OutgoingCall};
+use crate::callback::BackChannel;
 use crate::dispatch::Core;
 use crate::handover::Unread;
 use crate::kick::Kick;
-use crate::message;
 use crate::output::{Output, Sent};
 use crate::pool::Job;
 use crate::service::FileBody;
+
+pub(crate) use ticket::Ticket;
 
 /// A connection. It lives as long as somebody holds it; its socket goes when it is closed.
 pub struct Connection {
@@ -205,77 +207,6 @@ impl Connection {
             && self.parked_bytes.load(Ordering::SeqCst) < factor * limits.parked_bytes
     }
 
-    /// Calls the client back over this connection. `answered` is told the results, or why there are none, exactly
-    /// once, from a thread that must not be blocked; perhaps before this returns.
-    pub fn call_back(
-        self: &Arc<Self>,
-        call: &OutgoingCall<'_>,
-        timeout: Duration,
-        answered: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
-    ) {
-        self.make_call(call, timeout, Box::new(answered), None);
-    }
-
-    /// The same for who can use an answer after its time: once `answered` has heard of [`CallError::TimedOut`], `late`
-    /// is told the answer, or that the connection ended. Until then it counts as one of the calls under way.
-    pub fn call_back_patiently(
-        self: &Arc<Self>,
-        call: &OutgoingCall<'_>,
-        timeout: Duration,
-        answered: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
-        late: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
-    ) {
-        self.make_call(call, timeout, Box::new(answered), Some(Box::new(late)));
-    }
-
-    fn make_call(
-        self: &Arc<Self>,
-        call: &OutgoingCall<'_>,
-        timeout: Duration,
-        answered: Answered,
-        late: Option<Answered>,
-    ) {
-        let xid = match self.back.begin(answered, late) {
-            Ok(xid) => xid,
-            Err((error, answered)) => return answered(Err(error)),
-        };
-        if let Some(crew) = &self.core.crew {
-            let weak = Arc::downgrade(self);
-            let timer = crew.runtime().spawn(async move {
-                tokio::time::sleep(timeout).await;
-                if let Some(connection) = weak.upgrade() {
-                    connection.back.time_out(xid);
-                }
-            });
-            self.back.set_timer(xid, timer.abort_handle());
-        }
-        let mut record = Writer::new();
-        message::write_call(&mut record, xid, call);
-        self.send(record.as_slice(), None);
-    }
-
-    /// The same as a future; it resolves to the encoded results.
-    ///
-    /// # Errors
-    /// Any [`CallError`].
-    pub async fn call_back_and_wait(
-        self: &Arc<Self>,
-        call: &OutgoingCall<'_>,
-        timeout: Duration,
-    ) -> Result<Vec<u8>, CallError> {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        self.call_back(call, timeout, move |result| {
-            // Whoever asked may have stopped waiting.
-            let _ = sender.send(result.map(<[u8]>::to_vec));
-        });
-        receiver.await.unwrap_or(Err(CallError::Closed))
-    }
-
-    /// Hands over the answer to a call of ours; false when nobody waits for it.
-    pub(crate) fn answer(&self, xid: u32, result: Result<&[u8], CallError>) -> bool {
-        self.back.finish(xid, result)
-    }
-
     /// Sends bytes, then perhaps a stretch of a file.
     pub(crate) fn send(&self, head: &[u8], file: Option<FileBody>) {
         let sent = self.output.send(head, file);
@@ -435,75 +366,4 @@ fn output_bytes_max(core: &Core, peer: IpAddr) -> usize {
 fn canonical(address: SocketAddr) -> SocketAddr {
     let ip: IpAddr = address.ip().to_canonical();
     if ip == address.ip() { address } else { SocketAddr::new(ip, address.port()) }
-}
-
-/// A call's share in the bounds of its connection, given back when dropped.
-pub(crate) struct Ticket {
-    connection: Arc<Connection>,
-    kind: TicketKind,
-    bytes: usize,
-    /// Whether it counts among [`Connection::sure`].
-    is_sure: bool,
-}
-
-#[derive(Clone, Copy)]
-enum TicketKind {
-    InFlight,
-    Parked,
-}
-
-impl Ticket {
-    /// For a call on its way through the pool, which holds `bytes`.
-    pub(crate) fn in_flight(connection: &Arc<Connection>, bytes: usize) -> Self {
-        Self::new(connection, TicketKind::InFlight, bytes)
-    }
-
-    /// For a call that waits for a peer, and may hold `bytes`.
-    pub(crate) fn parked(connection: &Arc<Connection>, bytes: usize) -> Self {
-        Self::new(connection, TicketKind::Parked, bytes)
-    }
-
-    fn new(connection: &Arc<Connection>, kind: TicketKind, bytes: usize) -> Self {
-        let ticket = Self { connection: Arc::clone(connection), kind, bytes, is_sure: false };
-        let (calls, held) = ticket.counters();
-        calls.fetch_add(1, Ordering::SeqCst);
-        held.fetch_add(bytes, Ordering::SeqCst);
-        ticket
-    }
-
-    fn counters(&self) -> (&AtomicUsize, &AtomicUsize) {
-        let connection = &self.connection;
-        match self.kind {
-            TicketKind::InFlight => (&connection.in_flight, &connection.in_flight_bytes),
-            TicketKind::Parked => (&connection.parked, &connection.parked_bytes),
-        }
-    }
-
-    /// Has an orderly end of the connection wait for it.
-    pub(crate) fn be_sure(&mut self) {
-        if !std::mem::replace(&mut self.is_sure, true) {
-            self.connection.sure.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    pub(crate) const fn connection(&self) -> &Arc<Connection> {
-        &self.connection
-    }
-
-    /// What the call holds.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let (calls, held) = self.counters();
-        calls.fetch_sub(1, Ordering::SeqCst);
-        held.fetch_sub(self.bytes, Ordering::SeqCst);
-        if self.is_sure {
-            self.connection.sure.fetch_sub(1, Ordering::SeqCst);
-        }
-        self.connection.resume_reading();
-    }
 }
