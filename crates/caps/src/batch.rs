@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use holdfast_base::CapSet;
 use holdfast_base::limits::CAPS_BATCHES_MAX;
+use holdfast_base::{CapSet, ClientId};
 use holdfast_export::WireHandle;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{Outcome as CallOutcome, PendingReply};
@@ -44,7 +44,22 @@ impl Drop for Running<'_> {
     }
 }
 
+/// A batch of a client is being executed, until this ends: meanwhile another life does not take the client's place.
+struct Executing<'c>(&'c Caps, ClientId);
+
+impl Drop for Executing<'_> {
+    fn drop(&mut self) {
+        self.0.parts.manager.quiet(|engine, _| engine.caps_executed(self.1));
+    }
+}
+
 impl Caps {
+    /// Nothing where the client is gone.
+    fn executes(&self, client: ClientId) -> Option<Executing<'_>> {
+        let is_there = self.parts.manager.quiet(|engine, _| engine.caps_executes(client));
+        is_there.then_some(Executing(self, client))
+    }
+
     /// Takes a batch, and executes what can be executed now, in order, on this thread.
     pub(crate) fn submit(
         &self,
@@ -109,6 +124,9 @@ impl Caps {
         if self.parts.manager.quiet(|engine, now| engine.grace().is_on(now)) {
             return refuse(pending, CapsStat::Grace);
         }
+        let Some(executing) = self.executes(actor.client) else {
+            return refuse(pending, CapsStat::BadTicket);
+        };
         let fingerprint = fingerprint(&args);
         let mut is_new = false;
         let is_told;
@@ -152,6 +170,7 @@ impl Caps {
         // One that is sent again, or put off, brings nothing.
         let bytes = if is_whole && is_new { args.len() as u64 } else { 0 };
         self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, bytes, now));
+        drop(executing);
         if !is_whole {
             let is_elsewhere = lane.is_elsewhere.load(Ordering::Relaxed);
             return refuse(pending, if is_elsewhere { CapsStat::Moved } else { CapsStat::Delay });

@@ -75,6 +75,8 @@ pub(crate) struct CapClient {
     pub(crate) is_loss_unheard: bool,
     /// How far its objects were looked at for some to be asked back, when room was short.
     pub(crate) pressed_through: Option<FileKey>,
+    /// Batches of it that are being executed.
+    pub(crate) executing: u32,
 }
 
 /// All capabilities.
@@ -361,6 +363,25 @@ impl Engine {
     /// A client goes for good: it gives everything back.
     pub fn caps_bye(&mut self, client: ClientId, now: Instant) {
         self.caps_drop_all(client, now);
+    }
+
+    /// A batch of a client is about to be executed. False when the client is gone, for whom nothing is done any more; else
+    /// [`Engine::caps_executed`] is due.
+    #[must_use]
+    pub fn caps_executes(&mut self, client: ClientId) -> bool {
+        let of = self.caps.clients.get_mut(&client);
+        of.map(|of| of.executing += 1).is_some()
+    }
+
+    /// It was.
+    pub fn caps_executed(&mut self, client: ClientId) {
+        if let Some(of) = self.caps.clients.get_mut(&client) {
+            of.executing = of.executing.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn caps_is_executing(&self, client: ClientId) -> bool {
+        self.caps.clients.get(&client).is_some_and(|of| of.executing > 0)
     }
 
     /// Leaves a client no more than this of an object.

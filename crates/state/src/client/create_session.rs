@@ -83,7 +83,8 @@ impl Engine {
     /// confirmed, its former incarnation is released, and [`Effect::PersistClient`] is due before the reply.
     ///
     /// # Errors
-    /// `StaleClientid`, `SeqMisordered`, `ClidInuse`, `TooSmall`, `Resource`.
+    /// `StaleClientid`, `SeqMisordered`, `ClidInuse`, `TooSmall`, `Resource`; `Delay` while something of the former incarnation is
+    /// being executed.
     pub fn create_session(
         &mut self,
         request: &CreateSession<'_>,
@@ -104,6 +105,9 @@ impl Engine {
         if client.identity.principal != *request.principal {
             return Err(StateError::ClidInuse);
         }
+        if self.is_former_at_work(client) {
+            return Err(StateError::Delay);
+        }
         let given_up = match client.sessions.len() >= SESSIONS_PER_CLIENT_MAX {
             true => Some(self.unused_session(&client.sessions).ok_or(StateError::Resource)?),
             false => None,
@@ -121,6 +125,19 @@ impl Engine {
         }
         self.install_session(request, &created, now)?;
         Ok(created)
+    }
+
+    /// Whether something is being executed of the incarnation that a client's first session replaces. It has what it holds until that
+    /// is done, as it has while its lease runs out: what it writes must not come behind the back of who gets its lock next.
+    fn is_former_at_work(&self, client: &ClientIncarnation) -> bool {
+        if client.is_confirmed {
+            return false;
+        }
+        let records = self.clients.records(client.dialect(), client.identity.name.as_bytes());
+        let Some(former) = records.confirmed else { return false };
+        let sessions = self.clients.by_id.get(&former).map_or(&[][..], |former| &former.sessions);
+        let is_busy = |id: &SessionId| self.sessions.get(*id).is_some_and(|of| of.slots.running() > 0);
+        sessions.iter().any(is_busy) || self.caps_is_executing(former)
     }
 
     /// Takes back a session that could not be kept where it outlives the server, and with it the reply that tells of it:

@@ -72,6 +72,28 @@ fn exchange_id_case_5_a_restarted_client_replaces_itself_once_confirmed() {
     assert_eq!(world.exchange("a", 2).unwrap().client, new.client);
 }
 
+/// As its lease does not run out meanwhile.
+#[test]
+fn a_restarted_client_does_not_replace_itself_while_something_of_it_is_being_executed() {
+    let mut world = World::new();
+    let (old, session) = world.client("a", 1);
+    world.engine.caps_hello(old).unwrap();
+    let new = world.exchange("a", 2).unwrap();
+    world.sequence(session, 0, 1).unwrap();
+    assert_eq!(world.create(new.client, new.next_seqid), Err(StateError::Delay));
+    assert!(world.engine.caps_executes(old));
+    world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, world.now);
+    assert_eq!(world.create(new.client, new.next_seqid), Err(StateError::Delay), "a batch is");
+    world.engine.caps_executed(old);
+    assert!(world.engine.sessions().get(session).is_some(), "nothing is released by being asked");
+    let made = world.create(new.client, new.next_seqid).unwrap();
+    assert!(world.settle().contains(&Effect::ForgetClient(old)));
+    assert!(!world.engine.caps_executes(old), "nothing is done for who has gone");
+    // Who has replaced it makes another session, whatever of him is being executed.
+    world.sequence(made.id, 0, 1).unwrap();
+    world.create(new.client, made.seqid.next()).unwrap();
+}
+
 #[test]
 fn exchange_id_cases_6_to_9_update_only_ones_own_confirmed_record() {
     let mut world = World::new();
