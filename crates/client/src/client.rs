@@ -294,7 +294,7 @@ impl Running {
 }
 
 impl Inner {
-    fn new(options: Options, callbacks: Arc<dyn Callbacks>) -> Arc<Self> {
+    pub(crate) fn new(options: Options, callbacks: Arc<dyn Callbacks>) -> Arc<Self> {
         use std::hash::{BuildHasher, RandomState};
         let chance = || RandomState::new().hash_one(std::process::id());
         let owner = options.owner.clone().unwrap_or_else(|| {

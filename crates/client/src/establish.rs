@@ -47,9 +47,9 @@ pub(crate) struct Identity {
     pub(crate) client: ClientId,
     /// The number of the next CREATE_SESSION.
     create: Seqid,
-    minor: u32,
+    pub(crate) minor: u32,
     server: ServerName,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// A session that was made.
@@ -153,8 +153,7 @@ impl Inner {
         {
             return Ok(link);
         }
-        Link::connect(primary.address(), &self.link_options(), Arc::new(Ears(self.this.clone())))
-            .map_err(|_| Error::Disconnected)
+        self.connect_at(primary.address()).map_err(|_| Error::Disconnected)
     }
 
     fn sessions_reach(&self, link: &Link) -> bool {
@@ -166,12 +165,16 @@ impl Inner {
     fn connect_to(&self, server: &str) -> std::io::Result<Link> {
         let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
         for address in addresses(server)? {
-            match Link::connect(address, &self.link_options(), Arc::new(Ears(self.this.clone()))) {
+            match self.connect_at(address) {
                 Ok(link) => return Ok(link),
                 Err(e) => last = e,
             }
         }
         Err(last)
+    }
+
+    pub(crate) fn connect_at(&self, address: SocketAddr) -> std::io::Result<Link> {
+        Link::connect(address, &self.link_options(), Arc::new(Ears(self.this.clone())))
     }
 
     fn link_options(&self) -> LinkOptions {
@@ -369,19 +372,24 @@ impl Inner {
             }
         });
         self.give_everything_back(&session);
-        let mut compound = Compound::new();
-        compound.op(&ArgOp::DestroySession(DestroySession4Args { sessionid: session.id }));
-        let ended = self.bare(&link, session.minor, &compound);
-        if ended.is_ok_and(|answer| answer.status == NfsStat4::Ok) {
-            let mut compound = Compound::new();
-            compound.op(&ArgOp::DestroyClientId(DestroyClientId4Args { clientid: session.client }));
-            let _ = self.bare(&link, session.minor, &compound);
-        }
+        // What is left there all the same ends with the lease.
+        let _ = self.destroy(&link, &session);
         *is_done.0.lock() = true;
         is_done.1.notify_all();
         if let Ok(watch) = watch {
             let _ = watch.join();
         }
+    }
+
+    /// Ends a session and the client whose last one it is.
+    pub(crate) fn destroy(&self, link: &Link, session: &Session) -> Result<()> {
+        let mut compound = Compound::new();
+        compound.op(&ArgOp::DestroySession(DestroySession4Args { sessionid: session.id }));
+        // Whatever the answer: a session that the server does not know has ended.
+        self.bare(link, session.minor, &compound)?;
+        let mut compound = Compound::new();
+        compound.op(&ArgOp::DestroyClientId(DestroyClientId4Args { clientid: session.client }));
+        self.bare(link, session.minor, &compound)?.ok(OpNum4::DestroyClientId)
     }
 }
 

@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::nfs4::{
-    ArgOp, Attr, Bitmap4, DestroyClientId4Args, DestroySession4Args, Fattr4, FsLocations4, Lookup4Args,
-    NfsStat4, OpNum4, PathName4,
+    ArgOp, Attr, Bitmap4, Fattr4, FsLocations4, Lookup4Args, NfsStat4, OpNum4, PathName4,
 };
 use holdfast_xdr::{Decode as _, Reader};
 
@@ -156,13 +155,7 @@ impl Inner {
     /// Nothing of ours is held here any more; where it is all the same, it ends with the lease.
     fn say_goodbye(&self, session: &Arc<Session>) {
         let Some(link) = self.links.get(session.id, 0) else { return };
-        let mut compound = Compound::new();
-        compound.op(&ArgOp::DestroySession(DestroySession4Args { sessionid: session.id }));
-        if self.bare(&link, session.minor, &compound).is_ok() {
-            let mut compound = Compound::new();
-            compound.op(&ArgOp::DestroyClientId(DestroyClientId4Args { clientid: session.client }));
-            let _ = self.bare(&link, session.minor, &compound);
-        }
+        let _ = self.destroy(&link, session);
     }
 
     /// Where something is that is not here; `None` when it is here.

@@ -33,14 +33,27 @@ impl Mount {
         let scratch = Scratch::new("mount")?;
         std::fs::create_dir(scratch.path().join("mnt"))?;
         let mut mount = Self { scratch, daemon: 0 };
-        let options = if options.is_empty() { "rw" } else { options };
-        let path = mount.path();
-        let level = std::env::var("HOLDFAST_LOG").unwrap_or_else(|_| "info".to_owned());
-        let output =
-            mount.command()?.args(["--log", &level, "mount", source, "-o", options]).arg(path).output()?;
-        mount.expect(&output, "mount")?;
-        mount.daemon = mount.find_daemon()?;
+        mount.begin(source, options)?;
         Ok(mount)
+    }
+
+    /// Takes away what is left of it, whose daemon has died, and mounts the same there again.
+    ///
+    /// Errors with what the commands said.
+    pub fn again(&mut self, port: u16, export: &str, options: &str) -> Result<()> {
+        self.unmount(&["-f"])?;
+        self.begin(&format!("127.0.0.1:{port}:{export}"), options)
+    }
+
+    fn begin(&mut self, source: &str, options: &str) -> Result<()> {
+        let options = if options.is_empty() { "rw" } else { options };
+        let level = std::env::var("HOLDFAST_LOG").unwrap_or_else(|_| "info".to_owned());
+        let mut command = self.command()?;
+        let output =
+            command.args(["--log", &level, "mount", source, "-o", options]).arg(self.path()).output()?;
+        self.expect(&output, "mount")?;
+        self.daemon = self.find_daemon()?;
+        Ok(())
     }
 
     /// Where it is mounted.
@@ -137,10 +150,12 @@ impl Mount {
 
     fn find_daemon(&self) -> Result<u32> {
         let names = std::fs::read_dir(self.runtime())?.flatten().map(|entry| entry.file_name());
-        let daemon = names.into_iter().find_map(|name| {
+        let mut daemons = names.into_iter().filter_map(|name| {
             let name = name.to_string_lossy().into_owned();
             name.strip_suffix(".sock")?.rsplit_once('-')?.1.parse().ok()
         });
+        // One that was killed has left its socket.
+        let daemon = daemons.find(|daemon| is_alive(*daemon));
         daemon.with_context(|| format!("no control socket\n{}", tail(&self.log(), 40)))
     }
 

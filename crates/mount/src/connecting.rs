@@ -54,11 +54,8 @@ pub(crate) fn root_of(server: &NfsServer, source: &Source, own: &Caller, cancel:
     })
 }
 
-/// Connects and looks up the export.
-///
-/// # Errors
-/// With the server and the export's path.
-pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connected> {
+/// What is wanted of the client.
+pub(crate) fn wanted(source: &Source, options: &MountOptions) -> Options {
     let servers = std::iter::once(&source.server).chain(&options.more_servers);
     let mut wanted = Options::new(servers.map(|server| address_of(server, options)).collect());
     wanted.goes_where_told = options.goes_where_told;
@@ -70,6 +67,15 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
         wanted.soft = true;
         wanted.patience = patience;
     }
+    wanted
+}
+
+/// Connects and looks up the export.
+///
+/// # Errors
+/// With the server and the export's path.
+pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connected> {
+    let wanted = wanted(source, options);
     if let Offline::In(file) = &options.offline {
         return crate::offline::connect(source, options, wanted, file.as_deref());
     }

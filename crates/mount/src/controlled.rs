@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use holdfast_client::KnownAs;
 use holdfast_fuse::Session;
 use holdfast_volume::cache::{Conflict, Errno, Pending};
 use holdfast_volume::{CapsServer, NfsServer, Standing, Volume};
@@ -87,6 +88,12 @@ impl Mounted {
             Some(_) => {}
             None => self.server.pay_all_times(self.volume.given_up()),
         }
+    }
+
+    /// By what the server knows this life of the mount, where nothing of it is to be found again: what the server remembers of a
+    /// stream that the next life goes on with it forgets sooner once the client has gone.
+    pub(crate) fn known_as(&self) -> Option<KnownAs> {
+        if self.volume.standing().is_some() { None } else { self.server.client().known_as() }
     }
 
     /// Whether a later life of this mount has nothing to send.

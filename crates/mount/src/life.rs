@@ -81,12 +81,15 @@ pub fn run(request: &MountRequest, report: impl FnOnce() -> Result<()>) -> Resul
     tracing::info!(source = %request.source, mountpoint = %request.mountpoint.display(), "mounted");
 
     let log = logfile::path_for(&runtime_dir(), &request.mountpoint);
-    let guard = guard(request);
-    let served = serve(&mounted, &wishes, &log);
-    drop(guard);
+    let mut guard = guard(request);
+    let served = serve(&mounted, &wishes, (&log, guard.as_mut()));
+    if let Some(guard) = &mut guard {
+        guard.unmounted();
+    }
     let drained = drain(&mounted, &wishes);
     drop(endpoint);
     goodbye(&mounted);
+    drop(guard);
     // What was told once is told to nobody else: the drain hears nothing of what failed before it.
     served.and(drained)
 }
@@ -198,9 +201,12 @@ fn guard(request: &MountRequest) -> Option<Guard> {
 }
 
 /// Until the mount is gone. What could not be done where a signal has asked for that.
-fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) -> Result<()> {
+fn serve(mounted: &Mounted, wishes: &Wishes, (log, mut guard): (&Path, Option<&mut Guard>)) -> Result<()> {
     let mut surplus = holdfast_allocator::Surplus::default();
     loop {
+        if let Some(guard) = &mut guard {
+            guard.tell(mounted.known_as());
+        }
         if let Some(end) = mounted.session().wait_for(LOOK_EVERY) {
             match end {
                 End::Unmounted => tracing::info!("unmounted"),

@@ -3,6 +3,7 @@ mod basics;
 mod cost;
 mod delegations;
 mod direct;
+mod former;
 mod ganesha;
 mod lockers;
 mod locks;

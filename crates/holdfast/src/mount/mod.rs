@@ -38,7 +38,7 @@ fn mount(args: &MountArgs, source: &Source, mountpoint: &Path) -> Result<()> {
     }
     let request = MountRequest { source: source.clone(), mountpoint, options };
     if guard::is_guard() {
-        return guard::watch(&request.mountpoint);
+        return guard::watch(&request);
     }
     if daemon::is_daemon() {
         let mounted = holdfast_mount::run(&request, || Ok(daemon::report_mounted()?));

@@ -20,6 +20,7 @@ mod fsx;
 mod full;
 mod history;
 mod installed;
+mod killed;
 mod life;
 mod linux;
 mod listed;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         full::trials(),
         history::trials(),
         installed::trials(),
+        killed::trials(),
         life::trials(),
         linux::trials(),
         listed::trials(),

@@ -4,9 +4,10 @@ use crate::fixture::{LET_GO, Served, run_in};
 use crate::installed;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{Trial, Turn, missing};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("unprivileged::a_line_of_fstab", by_fstab),
         Trial::new("unprivileged::nobody_mounts_by_fusermount", by_nobody),
         Trial::new("unprivileged::nobody_takes_a_mount_of_a_dead_server_away", forced_by_nobody),
+        Trial::new("unprivileged::what_the_daemon_of_nobody_held_is_free_at_once_when_it_is_killed", killed),
     ]
 }
 
@@ -171,6 +173,20 @@ impl Nobody {
         self.command(arguments).output().context("setpriv")
     }
 
+    /// The daemon's process, by its control socket.
+    fn daemon(&self) -> Result<String> {
+        let names = std::fs::read_dir(self.place.path("run"))?.flatten().map(|entry| entry.file_name());
+        let daemon = names
+            .into_iter()
+            .find_map(|name| Some(name.to_str()?.strip_suffix(".sock")?.rsplit_once('-')?.1.to_owned()));
+        daemon.context("no control socket")
+    }
+
+    fn log(&self) -> String {
+        let logs = std::fs::read_dir(self.place.path("run")).into_iter().flatten().flatten();
+        logs.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
+    }
+
     /// `holdfast` with these arguments and the mount point.
     fn holdfast(&self, arguments: &[&str]) -> Result<Output> {
         let (binary, mountpoint) = (self.place.path("bin/holdfast"), self.place.path("mnt"));
@@ -235,6 +251,43 @@ fn forced_by_nobody() -> Result<()> {
     user.kill()?;
     user.wait()?;
     Ok(())
+}
+
+/// Takes a lock that nobody else has, at once, and says so.
+const LOCK: &str = "exec 3<>$0; flock -n 3; echo locked; read";
+
+fn killed() -> Result<()> {
+    let served = Served::with_lease(60)?;
+    std::fs::set_permissions(served.share(), std::fs::Permissions::from_mode(0o777))?;
+    let nobody = Nobody::new()?;
+    let source = format!("127.0.0.1:{}:/share", served.server.port());
+    let mounted = nobody.holdfast(&["mount", &source])?;
+    ensure!(mounted.status.success(), "{}", said(&mounted));
+    let (mountpoint, elsewhere) = (nobody.place.path("mnt"), served.mount("")?);
+    let file = mountpoint.join("file");
+    let made = nobody.runs(&["bash", "-c", "echo content >$0; sync $0", text(&file)?])?;
+    ensure!(made.status.success(), "{}", said(&made));
+    let mut holder = nobody.command(&["bash", "-ec", LOCK, text(&file)?]);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().context("it says nothing")?).read_line(&mut line)?;
+    ensure!(line == "locked\n", "{line}");
+    let theirs = std::fs::File::options().write(true).open(elsewhere.path().join("file"))?;
+    let lock = || rustix::fs::fcntl_lock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    ensure!(lock().is_err(), "it was not locked");
+    let daemon = nobody.daemon()?;
+    run_in(Path::new("/"), "kill -KILL $1", &[&daemon])?;
+    let dead = Instant::now();
+    while lock().is_err() {
+        ensure!(dead.elapsed() < Duration::from_secs(3), "it is still locked\n{}", nobody.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("it was free {:.1?} behind the death", dead.elapsed());
+    drop(holder.stdin.take());
+    holder.wait()?;
+    let unmounted = nobody.holdfast(&["umount"])?;
+    ensure!(unmounted.status.success(), "{}", said(&unmounted));
+    elsewhere.check_alive()
 }
 
 /// As every Linux numbers it.
