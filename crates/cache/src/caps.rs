@@ -18,4 +18,6 @@ pub struct Grant {
     pub listed: bool,
     /// Of a directory: it surely hands on no access list, as long as `AUTH_S` and `XATTR_S` are held. A server may not tell.
     pub hands_on_none: bool,
+    /// Of a claim, of a server that began anew: the object was changed when the one before was dead already. A server may not tell.
+    pub changed_since: bool,
 }

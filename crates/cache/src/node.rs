@@ -49,6 +49,8 @@ pub(crate) struct Node {
     pub(crate) listed: bool,
     /// It surely hands on no list: true as long as what covers lists is held and sure.
     pub(crate) hands_on_none: bool,
+    /// The server that began anew last said, when it was claimed, that somebody had changed it while there was none.
+    pub(crate) is_changed_since: bool,
     /// When an access list of it was last changed here: earlier answers may not know.
     pub(crate) lists_changed: Generation,
     pub(crate) recall: Option<Recalling>,
@@ -335,6 +337,7 @@ impl Node {
             group_of_directory: false,
             listed: false,
             hands_on_none: false,
+            is_changed_since: false,
             lists_changed: Generation(0),
             recall: None,
             yields: Vec::new(),

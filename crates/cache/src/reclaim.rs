@@ -76,6 +76,7 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         (node.is_releasing, node.refused_at, node.denied_at) = (false, None, None);
         node.shared_at = None;
+        node.is_changed_since = given.is_some_and(|(_, grant)| grant.changed_since);
         let before = node.held;
         let all = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound());
         let mut after = all & before;

@@ -198,8 +198,15 @@ mod tests {
             fileid: number.into(),
         };
         let (caps, seq) = (CapSet::ALL_X, number.into());
-        let grant =
-            Grant { caps, seq, plain: true, group_of_directory: false, listed: false, hands_on_none: true };
+        let grant = Grant {
+            caps,
+            seq,
+            plain: true,
+            group_of_directory: false,
+            listed: false,
+            hands_on_none: true,
+            changed_since: false,
+        };
         Object { handle: Handle::new(&[number]), attrs, grant: Some(grant) }
     }
 

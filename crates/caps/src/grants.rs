@@ -8,14 +8,14 @@ use holdfast_base::limits::{
     CAPS_BATCH_OPS_MAX, CAPS_BATCHES_MAX, CAPS_ITEMS_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
     RECORD_BYTES_MAX,
 };
-use holdfast_base::{CapSet, ClientId, FileKey, Instant};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant, Timestamp};
 use holdfast_manager::CapsOn;
 use holdfast_rpc::Connection;
 use holdfast_state::{CapGrant, CapRelease, CapRequest, Recorded, StateError};
 use holdfast_vfs::{Attrs, Caller, Cx, FileKind, FileObject, FsError, Wait};
 use holdfast_wire::caps::{
     AcquireItem, AcquireOk, Acquired, CapsStat, Features, Grant, GrantFlags, HelloArgs, HelloOk, Limits,
-    ReclaimItem, ReleaseItem, ReleaseOk, Res, Ticket, WhoAmIOk,
+    ReclaimItem, ReleaseItem, ReleaseOk, Res, Ticket, Time, WhoAmIOk,
 };
 
 use crate::find::name_of;
@@ -114,9 +114,28 @@ impl Caps {
             let in_grace = manager.quiet(|engine, now| engine.grace().is_on(now));
             // Without grace (a planned restart) there is nothing to protect it by: it is given what can be given.
             let reclaim = in_grace.then_some(recorded);
-            self.acquire_one(actor, &site, (item.held, reclaim), (!in_grace).then_some(until))
+            let claim = (item.held, reclaim);
+            let mut acquired = self.acquire_one(actor, &site, claim, (!in_grace).then_some(until))?;
+            // Later on what has become other may be this life's doing.
+            if in_grace && self.was_dead_at(acquired.attrs.ctime) {
+                acquired.grant.flags.0 |= GrantFlags::CHANGED_SINCE.0;
+            }
+            Ok::<_, CapsStat>(acquired)
         };
         AcquireOk { items: items.iter().map(|item| one(item).into()).collect() }
+    }
+
+    /// Whether something was changed when the life before this one was over: by a local process.
+    fn was_dead_at(&self, changed: Time) -> bool {
+        let changed = Timestamp { seconds: changed.seconds, nanos: changed.nanos };
+        self.parts.ledger.as_ref().is_some_and(|ledger| ledger.was_dead_at(changed))
+    }
+
+    /// Something is about to be changed: should this life be cut short in the middle of it, the next is to know that it had lasted until then.
+    pub(crate) fn lives(&self) {
+        if let Some(ledger) = &self.parts.ledger {
+            ledger.lives();
+        }
     }
 
     /// Gives what can be given of one object, then looks at it.

@@ -244,6 +244,7 @@ const fn is_repeatable(op: &BatchOp<'_>) -> bool {
 
 impl Doing<'_> {
     fn run(mut self, op: &BatchOp<'_>) -> Result<Outcome, Stop> {
+        self.caps.lives();
         match op {
             BatchOp::Create { dir, name, if_taken, set, want, data } => {
                 let making = Making { name, if_taken: *if_taken, set, want: *want };

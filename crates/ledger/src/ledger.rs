@@ -15,6 +15,7 @@ use holdfast_vfs::{Backend, Node};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use crate::alive::Alive;
 use crate::names::Names;
 use crate::settling::Settling;
 use crate::{intent, look};
@@ -156,6 +157,7 @@ pub struct Ledger {
     /// By the journal's keys. Empty soon after a start, and then never looked into.
     pasts: Mutex<FxHashMap<Vec<u8>, Arc<Past>>>,
     names: Names,
+    alive: Alive,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -203,8 +205,11 @@ impl Ledger {
         (boot, now): (BootId, Now),
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
+        // Behind the journal's lock: no other process is at it.
+        let alive = Alive::open(path, boot)?;
         let Settling { pasts, remembered, .. } = Settling::of(&journal, exports, recovered);
-        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts), names: Names::new() }), remembered))
+        let pasts = Mutex::new(pasts);
+        Ok((Arc::new(Self { journal, now, pasts, names: Names::new(), alive }), remembered))
     }
 
     /// Opens the journal of a process that handed everything over: it cut nothing short, so there is nothing to settle, and what
@@ -232,6 +237,7 @@ impl Ledger {
         told: Vec<(Vec<u8>, Settled)>,
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
+        let alive = Alive::open(path, boot)?;
         let told: FxHashMap<_, _> = told.into_iter().collect();
         let (mut pasts, mut batches) = (FxHashMap::default(), Vec::new());
         for entry in recovered {
@@ -253,7 +259,8 @@ impl Ledger {
                 batches.push(Remembered::Batch { incarnation, txn, op, outcome, doubtful, record });
             }
         }
-        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts), names: Names::new() }), batches))
+        let pasts = Mutex::new(pasts);
+        Ok((Arc::new(Self { journal, now, pasts, names: Names::new(), alive }), batches))
     }
 
     /// What became of requests that a crash cut short and that have not come again, by the journal's keys: it was looked at before
@@ -261,6 +268,19 @@ impl Ledger {
     #[must_use]
     pub fn cut_short(&self) -> Vec<(Vec<u8>, Settled)> {
         self.pasts.lock().iter().map(|(key, past)| (key.clone(), past.settled)).collect()
+    }
+
+    /// The server lives, and may change something in the next moment: its next life is to know that, should this one be cut short.
+    /// Cheap, and now and then a write of a few bytes into the state directory.
+    pub fn lives(&self) {
+        self.alive.note(self.now());
+    }
+
+    /// Whether what was changed then was changed when the life before this one was over: by somebody else, that is. False where it
+    /// is not known when that was, as after a loss of power.
+    #[must_use]
+    pub fn was_dead_at(&self, changed: Timestamp) -> bool {
+        self.alive.was_dead_at(changed)
     }
 
     /// Now, by the clock that stamps files.

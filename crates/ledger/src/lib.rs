@@ -7,6 +7,7 @@
 //! after it.
 #![forbid(unsafe_code)]
 
+mod alive;
 pub mod failpoint;
 mod intent;
 mod ledger;

@@ -95,7 +95,15 @@ fn given_back(machine: &mut Machine, now: Now) -> Vec<Release> {
 }
 
 const fn grant(caps: CapSet, seq: u64) -> Option<Grant> {
-    Some(Grant { caps, seq, plain: false, group_of_directory: false, listed: false, hands_on_none: false })
+    Some(Grant {
+        caps,
+        seq,
+        plain: false,
+        group_of_directory: false,
+        listed: false,
+        hands_on_none: false,
+        changed_since: false,
+    })
 }
 
 #[test]
@@ -192,6 +200,7 @@ fn a_name_of_what_is_promised_is_known_before_it_is_removed_for_the_number_of_na
         group_of_directory: false,
         listed: false,
         hands_on_none: false,
+        changed_since: false,
     });
     let fh = open_asking(&mut machine, node, 1000, READ, promised);
     machine.release(fh, now(2));

@@ -315,8 +315,15 @@ fn a_time_of_the_servers_clock_is_nobody_elses_change_when_the_power_went_before
 #[test]
 fn what_the_server_was_in_the_middle_of_is_nobody_elses_change_where_nobody_else_could_be_there() {
     let at = |seconds| Timestamp { seconds, nanos: 0 };
-    let all = [(1000, true, 4, false), (1001, true, 4, true), (1000, false, 4, true), (1000, true, 7, true)];
-    for (ctime, is_promised, size, is_theirs) in all {
+    let all = [
+        (1000, true, 4, false, false),
+        (1001, true, 4, false, true),
+        (1000, false, 4, false, true),
+        (1000, true, 7, false, true),
+        // A local process was there when the server was dead.
+        (1000, true, 4, true, true),
+    ];
+    for (ctime, is_promised, size, changed_since, is_theirs) in all {
         let (mut world, node, mut sent, _) = made();
         let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
         write(&mut world, opened.fh, b"more");
@@ -327,11 +334,12 @@ fn what_the_server_was_in_the_middle_of_is_nobody_elses_change_where_nobody_else
         begin_anew_with(&mut world, sent[0].0.txn - 1, |attrs, grant| {
             if attrs.kind == Kind::File {
                 (attrs.mtime, attrs.ctime, attrs.size) = (at(1000), at(ctime), size);
+                grant.changed_since = changed_since;
                 grant.caps = if is_promised { grant.caps } else { grant.caps.without(CapSet::FILE_X) };
             }
         });
         let batches = again(&mut world, sent);
-        let case = format!("{ctime} {is_promised} {size}");
+        let case = format!("{ctime} {is_promised} {size} {changed_since}");
         assert_eq!(carries(&batches, b"more"), !is_theirs, "{case}");
         assert_eq!(world.clients[0].machine.conflicts().is_empty(), !is_theirs, "{case}");
     }

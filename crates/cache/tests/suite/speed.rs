@@ -97,6 +97,7 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
                     group_of_directory: false,
                     listed: false,
                     hands_on_none: false,
+                    changed_since: false,
                 }),
             };
             let results =
@@ -120,7 +121,15 @@ fn found(machine: &mut Machine, like: Attrs, n: u32, now: Now) -> NodeId {
     let Step::Ask(ask) = step else { panic!("{}", step.map_name()) };
     let attrs = Attrs { fileid: u64::from(n) + 1000, ..like };
     let (plain, group_of_directory, listed, hands_on_none) = (true, false, false, false);
-    let grant = Grant { caps: CapSet::ALL_S, seq: 1, plain, group_of_directory, listed, hands_on_none };
+    let grant = Grant {
+        caps: CapSet::ALL_S,
+        seq: 1,
+        plain,
+        group_of_directory,
+        listed,
+        hands_on_none,
+        changed_since: false,
+    };
     let object = Object { handle: Handle::new(name.as_bytes()), attrs, grant: Some(grant) };
     let token = Handle::new(format!("token-{n}").as_bytes());
     // There is room for fewer names.

@@ -485,6 +485,7 @@ fn a_recall_that_a_reply_has_told_of_before_is_flushed_for_all_the_same() {
         group_of_directory: false,
         listed: false,
         hands_on_none: false,
+        changed_since: false,
     });
     let answer = Answer::Looked { found: Some(found), dir: None, promise: None };
     let machine = &mut world.clients[0].machine;
@@ -773,6 +774,7 @@ fn granted(world: &mut World, file: NodeId, seq: u64) {
         group_of_directory: false,
         listed: false,
         hands_on_none: false,
+        changed_since: false,
     });
     world.clients[0].machine.absorb(&mut turn, *ask, Ok(Answer::Attrs { attrs, grant }), now);
 }

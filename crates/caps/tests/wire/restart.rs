@@ -1,5 +1,7 @@
 //! Batches across the server's death: what was done is not done again.
 
+use std::time::Duration;
+
 use holdfast_state::Grace;
 use holdfast_wire::caps::*;
 
@@ -279,4 +281,44 @@ fn who_was_given_up_while_it_was_cut_off_is_answered_as_before_when_it_is_back()
     assert_eq!(client.batch(1, ops()).unwrap().results, before.results);
     assert_eq!(server.names(), ["b"], "done once");
     assert!(refused(&client.batch(2, vec![create(at(&root), "c", b"")]).unwrap().results[0]).is_none());
+}
+
+/// By that a client knows whether the server may have been in the middle of what it had sent.
+#[test]
+fn who_claims_is_told_what_was_changed_while_the_server_was_dead() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let ok = client.batch(1, vec![create(at(&root), "ours", b"data"), create(at(&root), "theirs", b"data")]);
+    let files: Vec<_> = ok.unwrap().results.iter().map(|of| made(of).handle.0.to_vec()).collect();
+    let claims = |client: &mut Client| {
+        let items = files.iter().map(|file| ReclaimItem { handle: Handle(file), held: CapSet::ALL_X });
+        let args = ReclaimArgs { ticket: client.ticket, items: items.collect() };
+        let ok: AcquireOk = client.call(CapsProc::Reclaim, &args).unwrap();
+        let is_told = |of: &Res<Acquired>| {
+            let grant = of.into_result().unwrap().grant;
+            assert!(grant.held.contains(CapSet::FILE_X));
+            grant.flags.contains(GrantFlags::CHANGED_SINCE)
+        };
+        ok.items.iter().map(is_told).collect::<Vec<_>>()
+    };
+    let mount = client.unplug();
+    std::thread::sleep(Duration::from_millis(150));
+    server.write("theirs", b"else");
+    let grace = Grace::Until(holdfast_base::Instant(u64::MAX));
+    let server = server.restart(grace);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    assert_eq!(claims(&mut client), [false, true]);
+    // One that dies before it has done anything does not hide it.
+    let mount = client.unplug();
+    let server = server.restart(grace);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    assert_eq!(claims(&mut client), [false, true]);
+    // When the machine died nobody knows.
+    let mount = client.unplug();
+    let server = server.restart_after_power_loss(grace);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    assert_eq!(claims(&mut client), [false, false]);
 }

@@ -70,6 +70,10 @@ impl Durable {
 
     /// What is due about once a second. Waits for the disk when there is something to store or to force.
     pub fn tick(&self, now: Instant) {
+        // Until then clients claim by how the life before this one ended.
+        if self.is_grace_over() {
+            self.ledger.lives();
+        }
         self.note_signs_of_life();
         self.look_who_is_done(now);
         self.settle_owed();

@@ -110,12 +110,14 @@ impl Mount {
     }
 
     fn reclaim(&mut self, handles: &[Vec<u8>]) -> Vec<Result<CapSet, CapsStat>> {
-        let item = |handle: &'_ Vec<u8>| (handle.clone(), CapSet::ALL_X);
-        let held: Vec<_> = handles.iter().map(item).collect();
-        let items = held.iter().map(|(handle, held)| ReclaimItem { handle: Handle(handle), held: *held });
+        self.claim(handles).into_iter().map(|item| item.map(|grant| grant.held)).collect()
+    }
+
+    fn claim(&mut self, handles: &[Vec<u8>]) -> Vec<Result<Grant, CapsStat>> {
+        let items = handles.iter().map(|handle| ReclaimItem { handle: Handle(handle), held: CapSet::ALL_X });
         let args = ReclaimArgs { ticket: self.ticket, items: items.collect() };
         let ok: AcquireOk = self.call(CapsProc::Reclaim, &args).unwrap();
-        ok.items.iter().map(|item| item.into_result().map(|acquired| acquired.grant.held)).collect()
+        ok.items.iter().map(|item| item.into_result().map(|acquired| acquired.grant)).collect()
     }
 
     /// Waits for a recall and gives back what it asks for.
@@ -247,6 +249,40 @@ pub(crate) fn run(point: Point, is_sync: bool) {
     let ok = mount.insist::<StableOk>(CapsProc::Stable, &stable(mount.ticket)).unwrap();
     assert_eq!((ok.stable_through, ok.failed.len()), (TXN, 0), "{what}");
     assert_eq!(in_tree(), ["a", "b", "sub"], "{what}");
+}
+
+/// The server is killed when it has written what a mount had sent, and before it has said so; a process on its host writes there while
+/// it is dead, or does not.
+#[test]
+fn what_was_changed_while_the_server_was_dead_is_told_from_what_it_was_in_the_middle_of() {
+    for is_theirs in [false, true] {
+        let world = Rc::new(World::lasting(None, Point::AfterMutation, true));
+        plant(&world.files());
+        let place = world.files().join("beside");
+        let nfs = Nfs4Client::new(&world, "holder", 1);
+        let mut mount = Mount::new(&world, nfs.session());
+        let root = mount.root.clone();
+        let file = mount.lookup(&root, b"beside");
+        assert_eq!(mount.acquire(&file).0, CapSet::ALL_X);
+        let ops = vec![BatchOp::Data { object: Ref::Handle(Handle(&file)), offset: 0, data: b"BESIDE" }];
+        let (ticket, txn, how, done_through) = (mount.ticket, TXN, BatchHow::FIRST, TxnId(0));
+        let batch = to_bytes(&BatchArgs { ticket, txn, how, done_through, ops });
+        let died = world.call(caps(CapsProc::Batch), &batch);
+        world.kill_over(|| {
+            let is_dead = mount.line.exchange(&died).is_none();
+            assert_eq!(fs::read(&place).unwrap(), b"BESIDE");
+            std::thread::sleep(Duration::from_millis(150));
+            if is_theirs {
+                fs::write(&place, "theirs").unwrap();
+            }
+            is_dead
+        });
+        mount.come_back();
+        assert!(mount.in_grace);
+        let grant = mount.claim(&[file])[0].unwrap();
+        assert_eq!(grant.held, CapSet::ALL_X);
+        assert_eq!(grant.flags.contains(GrantFlags::CHANGED_SINCE), is_theirs);
+    }
 }
 
 /// A mount holds a directory and a file for itself; the server dies; a stranger comes before the mount does.

@@ -36,6 +36,7 @@ pub fn grant(told: wire::Grant) -> Grant {
         group_of_directory: told.flags.contains(wire::GrantFlags::GROUP_OF_DIRECTORY),
         listed: told.flags.contains(wire::GrantFlags::LISTED),
         hands_on_none: told.flags.contains(wire::GrantFlags::HANDS_ON_NONE),
+        changed_since: told.flags.contains(wire::GrantFlags::CHANGED_SINCE),
     }
 }
 

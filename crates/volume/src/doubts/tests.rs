@@ -35,6 +35,7 @@ fn root() -> Object {
         group_of_directory: false,
         listed: true,
         hands_on_none: false,
+        changed_since: false,
     };
     stub::root(0o750, grant)
 }

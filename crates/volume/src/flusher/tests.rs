@@ -45,6 +45,7 @@ fn root() -> Object {
         group_of_directory: false,
         listed: false,
         hands_on_none: true,
+        changed_since: false,
     };
     stub::root(0o755, grant)
 }

@@ -35,7 +35,15 @@ struct State {
 const MINE: LockOwner = LockOwner { owner: 7, class: LockClass::Range };
 
 fn grant(caps: CapSet) -> Grant {
-    Grant { caps, seq: 1, plain: true, group_of_directory: false, listed: false, hands_on_none: true }
+    Grant {
+        caps,
+        seq: 1,
+        plain: true,
+        group_of_directory: false,
+        listed: false,
+        hands_on_none: true,
+        changed_since: false,
+    }
 }
 
 impl Locking {

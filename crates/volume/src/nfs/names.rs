@@ -37,6 +37,7 @@ impl NfsServer {
             group_of_directory: false,
             listed: false,
             hands_on_none: false,
+            changed_since: false,
         };
         let look = |handle: &Handle| -> Result<_, Errno> {
             let attributes = self.client.getattr(cx, &wire(handle), WANTED);

@@ -24,7 +24,10 @@ struct Readable {
 fn root() -> Object {
     let caps = CapSet::ALL_S;
     let (plain, group_of_directory, listed) = (false, false, false);
-    stub::root(0o755, Grant { caps, seq: 1, plain, group_of_directory, listed, hands_on_none: true })
+    stub::root(
+        0o755,
+        Grant { caps, seq: 1, plain, group_of_directory, listed, hands_on_none: true, changed_since: false },
+    )
 }
 
 fn file() -> Object {

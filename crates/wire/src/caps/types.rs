@@ -72,6 +72,8 @@ impl GrantFlags {
     pub const LISTED: Self = Self(4);
     /// Of a directory: it surely hands on no access list. Told where `AUTH_S` and `XATTR_S` are held, which cover that.
     pub const HANDS_ON_NONE: Self = Self(8);
+    /// Of a claim (RECLAIM): it was changed when the server that began anew was dead already, by somebody on its host.
+    pub const CHANGED_SINCE: Self = Self(16);
 
     /// Whether all of `other` is in it.
     #[must_use]

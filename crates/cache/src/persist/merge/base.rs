@@ -155,8 +155,8 @@ impl Past {
     }
 
     /// This was sent, nothing was heard of it, and no other client can have been there since: the server may have been killed when it
-    /// had written, or cut off, and not set the time that comes behind that. A local process may have been there: one that leaves a
-    /// size that is none of ours is seen.
+    /// had written, or cut off, and not set the time that comes behind that. A local process may have been there, of which the server
+    /// did not know, or could not tell: one that leaves a size that is none of ours is seen.
     pub(super) fn was_under_way(&mut self, op: &Op) {
         self.may_be_half_done |= is_about_data(op);
     }

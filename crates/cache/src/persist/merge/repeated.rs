@@ -149,11 +149,12 @@ impl Machine {
         pasts
     }
 
-    /// Whether no other client can have changed a file since it was promised: the promise was had back. Who works without the server
-    /// compares before he hears of that.
+    /// Whether nobody else can have changed a file since it was promised: no other client, for the promise was had back, and no process
+    /// on the server's host, which has told of none. Who works without the server compares before he hears of that.
     fn is_ours_alone(&self, id: NodeId) -> bool {
         let is_had = |node: &Node| (node.held | node.giving_back).contains(CapSet::FILE_X);
-        self.journal.is_none() && self.nodes.get(&id).is_some_and(|node| is_had(node))
+        let is_it = |node: &Node| is_had(node) && !node.is_changed_since;
+        self.journal.is_none() && self.nodes.get(&id).is_some_and(|node| is_it(node))
     }
 
     /// Changes what is to come out again about an object, and keeps its form, by which others name what it makes. Whether anything

@@ -267,7 +267,15 @@ impl Server {
         let hands_on_none = is_dir && caps.contains(covers) && !hands_on;
         let plain =
             caps.contains(CapSet::FILE_X) && !self.handing_on.as_ref().is_some_and(|all| all.contains(&ino));
-        Some(Grant { caps, seq, plain, group_of_directory: false, listed, hands_on_none })
+        Some(Grant {
+            caps,
+            seq,
+            plain,
+            group_of_directory: false,
+            listed,
+            hands_on_none,
+            changed_since: false,
+        })
     }
 
     /// What opens of others stand for: X of a file is not to be had beside them. Of a shy server S is not, either, but by who
@@ -298,7 +306,18 @@ impl Server {
             let (caps, seq) = (claim.caps.0, self.last_seq);
             self.held.insert((i, client), Held { caps, seq, last_grant: seq, recalling: None });
             let (plain, listed, hands_on_none) = (claim.caps.contains(CapSet::FILE_X), false, false);
-            (attrs, Grant { caps: claim.caps, seq, plain, group_of_directory: false, listed, hands_on_none })
+            (
+                attrs,
+                Grant {
+                    caps: claim.caps,
+                    seq,
+                    plain,
+                    group_of_directory: false,
+                    listed,
+                    hands_on_none,
+                    changed_since: false,
+                },
+            )
         });
         Reclaimed { handle: claim.handle.clone(), result }
     }

@@ -34,6 +34,7 @@ const GRANT: Grant = Grant {
     group_of_directory: false,
     listed: false,
     hands_on_none: true,
+    changed_since: false,
 };
 
 fn attrs(kind: Kind, mode: u32, size: u64) -> Attrs {

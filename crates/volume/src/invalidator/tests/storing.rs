@@ -28,6 +28,7 @@ const GRANT: Grant = Grant {
     group_of_directory: false,
     listed: false,
     hands_on_none: true,
+    changed_since: false,
 };
 
 fn root() -> Object {

@@ -77,6 +77,7 @@ fn grant(delegated: Delegated) -> Grant {
         group_of_directory: false,
         listed: false,
         hands_on_none: false,
+        changed_since: false,
     }
 }
 

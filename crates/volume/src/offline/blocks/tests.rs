@@ -84,7 +84,15 @@ struct State {
 
 fn grant() -> Grant {
     let (group_of_directory, listed) = (false, false);
-    Grant { caps: CapSet::ALL_S, seq: 1, plain: true, group_of_directory, listed, hands_on_none: true }
+    Grant {
+        caps: CapSet::ALL_S,
+        seq: 1,
+        plain: true,
+        group_of_directory,
+        listed,
+        hands_on_none: true,
+        changed_since: false,
+    }
 }
 
 impl Simple {

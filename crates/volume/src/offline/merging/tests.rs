@@ -54,7 +54,15 @@ struct State {
 }
 
 fn grant(caps: CapSet) -> Grant {
-    Grant { caps, seq: 1, plain: true, group_of_directory: false, listed: false, hands_on_none: true }
+    Grant {
+        caps,
+        seq: 1,
+        plain: true,
+        group_of_directory: false,
+        listed: false,
+        hands_on_none: true,
+        changed_since: false,
+    }
 }
 
 impl Fickle {
