@@ -45,20 +45,35 @@ pub struct Thawed {
     held: Vec<HeldImage>,
 }
 
-/// A file system with objects that are held does not answer.
+/// Why nothing can be written down now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a file system with files that mounts hold does not answer: try again")]
-pub struct Stuck;
+pub enum Stuck {
+    /// A file system with objects that are held does not answer.
+    #[error("a file system with files that mounts hold does not answer: try again")]
+    Looking,
+    /// What mounts have changed is on its way to the disk: how that ends the next process would not hear.
+    #[error("what mounts have changed is not on the disk yet: try again")]
+    Forcing,
+}
 
 /// How long objects that are held may take to be looked at.
 const LOOK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Caps {
-    /// Everything as plain data, while no call is on its way.
+    /// Whether anything is on its way to the disk, also for nobody who waits for it (the tick's, or one whose answer went out early).
+    #[must_use]
+    pub fn is_forcing(&self) -> bool {
+        self.lanes.lock().values().any(|lane| lane.state.lock().is_committing)
+    }
+
+    /// Everything as plain data, while no call is on its way and nothing is forced.
     ///
     /// # Errors
     /// [`Stuck`].
     pub fn freeze(&self) -> Result<Image, Stuck> {
+        if self.is_forcing() {
+            return Err(Stuck::Forcing);
+        }
         let member = |(ticket, member): (Ticket, Member)| MemberImage {
             ticket: ticket.0,
             client: member.client.0,
@@ -69,7 +84,7 @@ impl Caps {
             run: self.run.load(Ordering::Relaxed),
             members: self.members.tickets().into_iter().map(member).collect(),
             connections: self.members.bound().into_iter().map(|(client, id)| (client.0, id)).collect(),
-            held: self.freeze_held(LOOK_PATIENCE).ok_or(Stuck)?,
+            held: self.freeze_held(LOOK_PATIENCE).ok_or(Stuck::Looking)?,
             lanes: self.freeze_lanes(),
         })
     }

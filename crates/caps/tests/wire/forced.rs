@@ -1,6 +1,7 @@
 //! Batches that are answered when they are durable.
 
 use holdfast_base::limits::{CAPS_FORCED_BYTES_MAX, CAPS_STABLE_WAITERS_MAX};
+use holdfast_caps::Stuck;
 use holdfast_export::{ExportOptions, Squash};
 use holdfast_vfs::FsError;
 use holdfast_wire::caps::*;
@@ -130,6 +131,21 @@ fn a_server_that_holds_still_hands_none_on() {
     let image = server.running.caps.freeze().unwrap();
     let text = format!("{image:?}");
     assert!(text.contains("failed: [(1, 0, 5)]"), "and what has failed is: {text}");
+}
+
+/// One that was begun by the tick, or whose answer went out early.
+#[test]
+fn a_force_that_nobody_waits_for_is_not_handed_on_either() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    client.batch(1, vec![create(at(&root), "a", b"")]).unwrap();
+    server.fail_next_commit(FsError::Io);
+    server.running.caps.tick();
+    server.hold();
+    assert_eq!(server.running.caps.freeze().err(), Some(Stuck::Forcing), "the disk is at it");
+    pump(&server);
+    let text = format!("{:?}", server.running.caps.freeze().unwrap());
+    assert!(text.contains("failed: [(1, 0, 5)]"), "{text}");
 }
 
 #[test]

@@ -163,6 +163,14 @@ impl Handover {
         // That of records may be waiting for a disk, and is waited for when everything else is still.
         tokio::task::block_in_place(|| self.programs.stop_time())?;
         server.hold(HOLD_PATIENCE).await.context("calls do not come to their end: try again")?;
+        // Nobody waits for it, and yet the next process would not hear how it ended.
+        let until = Instant::now() + HOLD_PATIENCE;
+        while self.programs.is_forcing() {
+            if Instant::now() > until {
+                bail!("what mounts have changed does not come to the disk: try again");
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         let handed = server.hand_over().context("no descriptors to be had")?;
         tokio::task::block_in_place(|| {
             let frozen = self.programs.freeze(handed, held_at);

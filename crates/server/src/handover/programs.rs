@@ -50,6 +50,11 @@ impl Programs {
         Ok(())
     }
 
+    /// Whether something that mounts have changed is on its way to the disk.
+    pub(crate) fn is_forcing(&self) -> bool {
+        self.caps.as_ref().is_some_and(|caps| caps.is_forcing())
+    }
+
     /// Time goes on after all.
     pub(crate) fn go_on(&self) {
         self.nfs4.allow_copies();
