@@ -51,10 +51,12 @@ impl Caps {
         let ticket = self.members.ticket(member).ok_or(CapsStat::Delay)?;
         self.members.bind(client, connection);
         let lane = self.open_lane(args.incarnation, client, args.done_through);
+        let features = Features(args.features.0 & self.features().0);
+        self.told.fetch_or(features.0, Ordering::Relaxed);
         let ok = HelloOk {
             ticket,
             epoch: self.epoch(client, epoch),
-            features: Features(args.features.0 & self.features().0),
+            features,
             lease_seconds: u32::try_from(recall_ms / 1000).unwrap_or(u32::MAX),
             in_grace,
             is_known: lane.is_known,
@@ -66,7 +68,7 @@ impl Caps {
     }
 
     /// What this server can do beyond the first version.
-    fn features(&self) -> Features {
+    pub(crate) fn features(&self) -> Features {
         let same_host = self.neighbours.get().map_or(0, |_| Features::SAME_HOST.0);
         let always = [
             Features::APPEND,

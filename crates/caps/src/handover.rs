@@ -29,6 +29,8 @@ pub struct Image {
     connections: Vec<(u64, u64)>,
     held: Vec<HeldImage>,
     lanes: Vec<LaneImage>,
+    /// What clients were told that the server can do.
+    told: u32,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,6 +88,7 @@ impl Caps {
             connections: self.members.bound().into_iter().map(|(client, id)| (client.0, id)).collect(),
             held: self.freeze_held(LOOK_PATIENCE).ok_or(Stuck::Looking)?,
             lanes: self.freeze_lanes(),
+            told: self.told.load(Ordering::Relaxed),
         })
     }
 
@@ -99,6 +102,11 @@ impl Caps {
             image.connections.into_iter().map(|(client, id)| (id, ClientId(client))).collect();
         self.thaw_lanes(image.lanes);
         self.thaw_held(&image.held);
+        self.told.store(image.told, Ordering::Relaxed);
+        // They would send what is not known here, until they are told what is.
+        if image.told & !self.features().0 != 0 {
+            self.greet_anew();
+        }
         Thawed { held: image.held }
     }
 

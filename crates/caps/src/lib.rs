@@ -32,7 +32,7 @@ mod status;
 mod times;
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_base::{ClientId, ExportId, FileKey};
@@ -62,6 +62,8 @@ pub struct Caps {
     pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
     /// This run's part of epochs.
     pub(crate) run: AtomicU64,
+    /// The features that clients were told of, all together: they go by them until they say HELLO again.
+    pub(crate) told: AtomicU32,
     /// Connections of a former process that are about to go on, by their numbers, and whom recalls reach over them.
     pub(crate) arriving: Mutex<Vec<(u64, ClientId)>>,
     pub(crate) this: Weak<Self>,
@@ -93,6 +95,7 @@ impl Caps {
             pools: pool::Pools::new(),
             neighbours: OnceLock::new(),
             run: AtomicU64::new(run),
+            told: AtomicU32::new(0),
             arriving: Mutex::default(),
             this: Weak::clone(this),
         });

@@ -66,7 +66,7 @@ impl Program for CapsProgram {
         if call.auth.sys().is_none() && **call.auth != Auth::None {
             return Outcome::WeakAuth;
         }
-        self.run(procedure, call, reply).unwrap_or(Outcome::Garbage)
+        self.run(procedure, call, reply).unwrap_or_else(|Garbage| self.undecoded(procedure, call, reply))
     }
 
     fn connection_closed(&self, connection: &Arc<Connection>) {
@@ -83,6 +83,19 @@ impl Program for CapsProgram {
 }
 
 impl CapsProgram {
+    /// What cannot be read may be what another server knows, in whose place this one has come: by a ticket of that one its client is to
+    /// say HELLO, and hear what this one knows.
+    fn undecoded(&self, procedure: CapsProc, call: &Call<'_>, reply: &mut Writer) -> Outcome {
+        let ticket = Ticket::decode(&mut Reader::new(call.args.rest()));
+        match ticket {
+            Ok(ticket) if procedure != CapsProc::Hello && self.0.members.of(ticket).is_none() => {
+                CapsStat::BadTicket.as_u32().encode(reply);
+                Outcome::Reply
+            }
+            _ => Outcome::Garbage,
+        }
+    }
+
     fn run(&self, procedure: CapsProc, call: &Call<'_>, reply: &mut Writer) -> Result<Outcome, Garbage> {
         let start = reply.len();
         let args = call.args.rest();

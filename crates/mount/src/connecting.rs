@@ -149,8 +149,7 @@ pub(crate) fn settings(options: &MountOptions, server: &NfsServer, caps: Option<
     let full = Settings::full();
     Settings {
         io_bytes,
-        // They are beside the others.
-        forces: caps.forces() && taken.batches as usize >= full.batches_in_flight_max + FORCED_BATCHES_MAX,
+        forces: caps.forces(),
         // A mutation may become several operations, and a call has a head.
         batch_ops_max: full.batch_ops_max.min(taken.batch_ops as usize / 4).max(1),
         batch_parts_max: full.batch_parts_max.min(taken.batch_ops as usize),

@@ -72,6 +72,10 @@ impl Promises for Shared {
         self.offline.as_ref().is_some_and(|offline| offline.must_merge())
     }
 
+    fn can_force(&self, can: bool) {
+        self.machine.lock().settings_mut().forces = can;
+    }
+
     fn resume(&self, executed_through: Option<u64>, stable_through: u64, is_known: bool) {
         let mut machine = self.machine.lock();
         machine.greeted();

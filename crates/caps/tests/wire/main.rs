@@ -6,6 +6,7 @@ mod batches;
 mod capabilities;
 mod forced;
 mod groups;
+mod handed_on;
 mod hostile;
 mod lists;
 mod lost;

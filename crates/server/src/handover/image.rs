@@ -20,9 +20,10 @@ use super::engine::Arriving;
 use super::memory;
 
 /// The version written. To be raised when a field changes its meaning.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
-/// The versions read. In the first the state engine was within the image.
+/// The versions read. In the first the state engine was within the image; the third tells which features mounts were told of, without
+/// which a program would go on with mounts that send it what it does not know.
 pub(super) const READ: RangeInclusive<u32> = 1..=VERSION;
 
 const MAGIC: [u8; 8] = *b"HOLDFAST";
@@ -163,7 +164,7 @@ pub(super) fn decode(
             let engine = Arriving::from_image(engine, image.lease_ms)?;
             Ok((image, engine))
         }
-        VERSION => {
+        2 | VERSION => {
             let (place, body) = body.split_first_chunk().context("it ends too soon")?;
             let place = descriptors.get_mut(u32::from_be_bytes(*place) as usize);
             let file = place.and_then(Option::take).context("the state did not come with it")?;

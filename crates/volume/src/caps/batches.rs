@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast_cache::{self as cache, Batch};
 use holdfast_client::Cancel;
-use holdfast_wire::caps::{BatchArgs, BatchHow, CapsProc, Features, ForcedOk, TxnId, Until};
+use holdfast_wire::caps::{BatchArgs, BatchHow, CapsProc, ForcedOk, TxnId, Until};
 use parking_lot::Mutex;
 
 use super::calling::{decode, put};
@@ -28,7 +28,7 @@ impl Ledger {
 }
 
 impl CapsServer {
-    /// Whether batches can be answered when they are on the server's disk.
+    /// Whether batches can be answered when they are on the server's disk, beside the others that are under way.
     #[must_use]
     pub fn forces(&self) -> bool {
         self.0.forces()
@@ -44,7 +44,7 @@ const fn until_of(until: cache::Until) -> Until {
 
 impl Inner {
     fn forces(&self) -> bool {
-        self.greeting.read().is_some_and(|greeting| greeting.features.contains(Features::FORCE))
+        self.greeting.read().is_some_and(|greeting| greeting.forces())
     }
 
     pub(super) fn send_batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
@@ -118,6 +118,7 @@ mod tests {
         fn awaits(&self, _: &Batch) -> bool {
             true
         }
+        fn can_force(&self, _: bool) {}
         fn resume(&self, _: Option<u64>, _: u64, _: bool) {}
     }
 

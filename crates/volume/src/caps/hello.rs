@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_base::limits::CAPS_ITEMS_MAX;
+use holdfast_base::limits::{CAPS_ITEMS_MAX, FORCED_BATCHES_MAX};
 use holdfast_base::relied_on_ms;
-use holdfast_cache::{Reclaim, Reclaimed};
+use holdfast_cache::{Reclaim, Reclaimed, Settings};
 use holdfast_client::{Cancel, Cred, Cx, SessionHandle};
 use holdfast_wire::caps::{
     AcquireOk, ByeArgs, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, Limits, ReclaimArgs,
@@ -25,6 +25,14 @@ pub(super) struct Greeting {
     pub(super) epoch: u64,
     pub(super) features: Features,
     pub(super) limits: Limits,
+}
+
+impl Greeting {
+    /// Whether batches can be answered when they are on the server's disk. They are beside the others.
+    pub(super) fn forces(&self) -> bool {
+        let most = Settings::full().batches_in_flight_max + FORCED_BATCHES_MAX;
+        self.features.contains(Features::FORCE) && self.limits.batches as usize >= most
+    }
 }
 
 /// What a mount knows.
@@ -166,6 +174,7 @@ impl Inner {
             neighbour.lose_all();
         }
         let Some(promises) = self.promises() else { return Ok(greeting) };
+        promises.can_force(greeting.forces());
         if before.is_some_and(is_anew) || promises.must_renew() {
             tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
             let held = promises.to_reclaim();

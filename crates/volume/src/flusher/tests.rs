@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use holdfast_base::limits::OPENS_TOLD_MAX;
 use holdfast_cache::{
     Access, Acting, Answer, Ask, Attrs, Batch, Caller, CapSet, Changes, Errno, Forget, Grant, Handle, Kind,
-    Lookup, MutationResult, NodeId, Object, OpenFlags, OpenToken, Question, Release, Settings,
+    Lookup, MutationResult, NodeId, Object, OpenFlags, OpenToken, Question, Release, Settings, Until,
 };
 use holdfast_client::Cancel;
 use parking_lot::{Condvar, Mutex};
@@ -115,6 +115,45 @@ fn what_becomes_of_a_batch_is_told_by_who_has_sent_it_last() {
         assert_eq!(synced.join().unwrap(), Ok(()));
     });
     assert_eq!(volume.take_reports(), []);
+    volume.close();
+}
+
+/// A server with one object, that takes note of when each batch is to be answered.
+#[derive(Default)]
+struct Noting(Mutex<Vec<Until>>);
+
+impl Stub for Noting {
+    fn perform(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno> {
+        Twice::default().perform(ask, cancel)
+    }
+
+    fn batch(&self, batch: &Batch, _: &Cancel) -> Result<BatchDone, Undone> {
+        self.0.lock().push(batch.until);
+        let done = MutationResult::Done { made: None, other_name: None, attrs: None };
+        let results = batch.ops.iter().map(|_| done.clone()).collect();
+        Ok(BatchDone { results, executed_through: batch.txn, stable_through: batch.txn, failed: Vec::new() })
+    }
+
+    fn stable(&self, through: u64, _: &Cancel) -> Result<Settled, Undone> {
+        Ok(Settled { through, failed: Vec::new() })
+    }
+}
+
+/// A planned restart may bring another program, older or newer.
+#[test]
+fn whether_a_batch_may_wait_for_the_disk_is_as_the_server_says_that_was_greeted_last() {
+    let server = Arc::new(Noting::default());
+    let options = VolumeOptions { settings: Settings::full(), flushers: 1, patience: None };
+    let volume = Volume::start(&root(), Arc::clone(&server) as _, &options).unwrap();
+    let never = Cancel::new();
+    let who = Plain(Caller::new(0, 0), &never);
+    volume.getattr(&who, NodeId::ROOT).unwrap();
+    for (mode, can) in [(0o700, true), (0o701, false), (0o702, true)] {
+        volume.0.can_force(can);
+        volume.setattr(&who, NodeId::ROOT, &Changes { mode: Some(mode), ..Changes::default() }).unwrap();
+        assert_eq!(volume.sync(&never), Ok(()));
+    }
+    assert_eq!(*server.0.lock(), [Until::Stable, Until::Executed, Until::Stable]);
     volume.close();
 }
 

@@ -57,6 +57,15 @@ fn what_is_written_is_read() {
     assert!(descriptors[1].is_none(), "nobody else closes it");
 }
 
+/// Those of the program before this one have the same form.
+#[test]
+fn what_version_2_wrote_is_read() {
+    let (bytes, mut descriptors) = written();
+    let (_, _, body) = head(&bytes).unwrap();
+    let (read, _) = decode(2, body, &mut descriptors).unwrap();
+    assert_eq!(format!("{read:?}"), format!("{:?}", image()));
+}
+
 #[test]
 fn state_that_did_not_come_or_is_of_another_start_is_an_error() {
     let (bytes, mut descriptors) = written();
@@ -127,7 +136,7 @@ fn any_damage_is_an_error_and_the_descriptors_of_an_unknown_version_are_still_kn
     let (version, numbers, body) = head(&newer).unwrap();
     assert_eq!(numbers, [17, 4]);
     let error = decode(version, body, &mut []).err().unwrap();
-    assert!(error.to_string().contains("version 3, and this program reads versions 1 to 2"), "{error}");
+    assert!(error.to_string().contains("version 4, and this program reads versions 1 to 3"), "{error}");
     assert!(head(b"HOLDFAST\0\0\0\x01\xff\xff\xff\xff").is_none(), "a count beyond the end");
     assert!(head(b"something else entirely").is_none());
 }
