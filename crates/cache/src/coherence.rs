@@ -261,6 +261,16 @@ impl Machine {
         }
     }
 
+    /// These are held, and were not for a moment of which nothing was heard: what was known before is not guaranteed by what is held
+    /// now.
+    pub(crate) fn lose_between(&mut self, id: NodeId, lost: CapSet) {
+        self.lose(id, lost);
+        let tick = self.tick();
+        if let Some(node) = self.nodes.get_mut(&id).filter(|_| lost.contains(CapSet::FILE_S)) {
+            node.data.readable_since = tick;
+        }
+    }
+
     /// Forgets the names of a directory. Those who read it go on with a copy, for their positions mean nothing to the
     /// server.
     fn lose_names(&mut self, id: NodeId) {

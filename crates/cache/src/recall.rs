@@ -35,6 +35,7 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let keep = node.held & keep.sound();
         if seq <= node.seq {
+            let (was_given_anew, taken) = (seq < node.seq, node.held.without(keep));
             // Told again, as the release was lost; or a reply has told of it before, by what it left. One that is being
             // answered already will be.
             if node.recall.is_none() {
@@ -42,6 +43,10 @@ impl Machine {
                 node.recall = Some(Recalling::new(keep, self.generation));
                 self.recalling.push(id);
                 self.hurry_recall(id, !keep, now);
+            }
+            // What is held beside writers may have been taken without this, and been given again since: others have been there between.
+            if was_given_anew && !taken.is_empty() {
+                self.lose_between(id, taken);
             }
             return;
         }

@@ -111,3 +111,25 @@ fn extended_attributes_of_before_a_promise_are_not_promised() {
     arrive(&mut world, seen);
     assert_eq!(world.run(0, look).unwrap(), "new");
 }
+
+/// What is held beside writers the server may take without waiting for it (its holder waits with a change of its own), and give anew
+/// before its recall has come: what was known under the first promise others may have changed before the second.
+#[test]
+fn what_was_given_anew_before_its_recall_came_is_not_what_it_was() {
+    let mut world = shared();
+    world.run(1, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap();
+    let dir = found(&mut world, b"d").unwrap();
+    let has_to_ask = |world: &mut World| {
+        let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+        matches!(world.clients[0].machine.getattr(&mut turn, dir, now), Step::Ask(_))
+    };
+    world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+    assert!(!has_to_ask(&mut world), "it is promised");
+    let handle = world.clients[0].machine.handle_of(dir).unwrap();
+    let late = CapSet::ALL_S.without(CapSet::FILE_S);
+    let now = world.now();
+    world.clients[0].machine.recalled(&handle, late, 0, now);
+    assert!(has_to_ask(&mut world));
+    world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+    assert!(!has_to_ask(&mut world), "it is promised still");
+}

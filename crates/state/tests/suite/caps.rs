@@ -566,6 +566,10 @@ fn who_waits_for_a_change_of_its_own_is_not_waited_for_with_what_it_has_beside_w
         !world.is_clear(FILE, Deed::WriteData, Some(a)),
         "and the other waits for what it has to give back"
     );
+    // It may have that anew before it has heard of its recall, under a later number: by that it knows that others were there between.
+    let recalled = world.engine.caps_of(b, FILE).seq;
+    assert_eq!(world.acquire_beside_writers(a, FILE).held, CapSet::ALL_S);
+    assert!(world.engine.caps_of(a, FILE).seq > recalled);
     // What is held alone has to be flushed.
     world.acquire(a, OTHER, CapSet::ALL_X);
     world.recalled_by(OTHER, Deed::WriteData, Some(b));
