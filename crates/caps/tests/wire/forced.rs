@@ -93,6 +93,59 @@ fn one_that_is_sent_again_is_done_once_and_forced_if_it_is_not_yet_durable() {
     }
 }
 
+/// Its turn comes when the other is done, and what has failed meanwhile is found where it stands.
+#[test]
+fn one_that_is_told_again_while_another_is_executed_is_told_behind_that() {
+    let server = Server::patient();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let ops = || vec![create(at(&root), "one", b"data"), mkdir(at(&root), "dir")];
+    server.fail_next_commit(FsError::Io);
+    let first = a.force(1, BatchHow::FIRST, ops());
+    let dir = match b.lookup(&root, "dir").unwrap().found {
+        Looked::Present(node) => node.handle.0.to_vec(),
+        Looked::Absent => panic!("it was made"),
+    };
+    assert!(b.acquire(&dir, CapSet::FILE_X).unwrap().grant.held.contains(CapSet::FILE_X));
+    let mut again = Client::stranger_like(&server, "c", a.session, a.incarnation);
+    again.hello(TxnId(0)).unwrap();
+    let args = BatchArgs {
+        ticket: again.ticket,
+        txn: TxnId(1),
+        how: BatchHow::AGAIN,
+        done_through: TxnId(0),
+        ops: ops(),
+    };
+    let told = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let ok = a.batch(2, vec![create(at(&dir), "two", b"")]).unwrap();
+            assert_eq!(refused(&ok.results[0]), None);
+        });
+        while !b.is_called() {
+            std::thread::yield_now();
+        }
+        let told = again.post(CapsProc::Batch, &args);
+        assert!(!again.has_reply(told), "the other is at it");
+        pump(&server);
+        assert!(!again.has_reply(told));
+        while !other.is_finished() {
+            b.give_back();
+            std::thread::yield_now();
+        }
+        other.join().unwrap();
+        told
+    });
+    let told_again: Res<BatchOk<'_>> = from_bytes(again.reply(told).unwrap().leak()).unwrap();
+    let told_again = told_again.into_result().unwrap();
+    assert_eq!((told_again.executed_through, told_again.stable_through), (TxnId(2), TxnId(0)));
+    let forced = a.forced(first).unwrap().unwrap();
+    assert_eq!(forced.failed.iter().map(|of| (of.txn.0, of.op)).collect::<Vec<_>>(), [(1, 0), (1, 1)]);
+    for place in 0..2 {
+        let handles = [&forced.batch, &told_again].map(|ok| made(&ok.results[place]).handle);
+        assert_eq!(handles[0], handles[1]);
+    }
+    assert_eq!(server.read("one"), b"data");
+}
+
 #[test]
 fn who_only_looks_does_not_wait_for_the_disk() {
     let server = Server::new();

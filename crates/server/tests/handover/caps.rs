@@ -59,6 +59,27 @@ fn a_mount_keeps_what_it_holds_and_what_it_has_sent() {
     assert_eq!(std::fs::read(server.file("made")).unwrap(), b"ten bytes!");
 }
 
+/// Whether it is executed by the one process or by the next: it is answered when it is on the disk, and sent again it is told as it was.
+#[test]
+fn a_batch_that_waits_for_the_disk_is_answered_over_a_planned_restart() {
+    let mut server = Server::start();
+    let session = Nfs4::new(server.address, "mount", 1);
+    let root = root(&mut Client::connect(server.address));
+    let mut mount = Mount::new(&server, session.session());
+    for txn in 1..=4 {
+        let name = format!("forced-{txn}");
+        mount.force((txn, name.as_bytes()), &root, BatchHow::FIRST);
+        // One is under way when the server is told, another was read before, or is read by the next process.
+        std::thread::sleep(Duration::from_millis(txn % 2 * 5));
+        server.replace();
+        let (made, stable) = mount.forced();
+        assert_eq!(stable, TxnId(txn));
+        mount.force((txn, name.as_bytes()), &root, BatchHow::AGAIN);
+        assert_eq!(mount.forced(), (made, stable));
+        assert_eq!(std::fs::read(server.file(&name)).unwrap(), b"ten bytes!");
+    }
+}
+
 #[test]
 fn what_local_processes_do_meanwhile_and_afterwards_is_recalled() {
     let mut server = Server::start();

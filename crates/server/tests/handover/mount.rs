@@ -38,7 +38,16 @@ impl Mount {
         procedure: CapsProc,
         args: &impl Encode,
     ) -> Result<R, CapsStat> {
+        self.post(procedure, args);
+        self.answer()
+    }
+
+    /// Asks, and does not wait for the answer.
+    fn post(&mut self, procedure: CapsProc, args: &impl Encode) {
         self.connection.send(&call(77, CAPS, procedure.as_u32(), &to_bytes(args)));
+    }
+
+    fn answer<R: Decode<'static>>(&mut self) -> Result<R, CapsStat> {
         let reply = loop {
             let record = self.receive();
             if word(&record, 1) == 1 {
@@ -80,6 +89,25 @@ impl Mount {
         let told: BatchOk<'static> = self.ask(CapsProc::Batch, &args).unwrap();
         match told.results[0].into_result().unwrap() {
             OpResult::Made(made) => (made.handle.0.to_vec(), made.grant),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Has one file made in the root, to be answered when it is on the disk; does not wait for that.
+    pub(crate) fn force(&mut self, (txn, name): (u64, &[u8]), dir: &[u8], how: BatchHow) {
+        let set = SetAttrs { mode: Some(0o644), ..SetAttrs::default() };
+        let (dir, if_taken, want) = (Ref::Handle(Handle(dir)), IfTaken::Fail, CapSet::NONE);
+        let ops = vec![BatchOp::Create { dir, name, if_taken, set, want, data: b"ten bytes!" }];
+        let (ticket, done_through, how) = (self.ticket, TxnId(0), how.until(Until::Stable));
+        self.post(CapsProc::Batch, &BatchArgs { ticket, txn: TxnId(txn), how, done_through, ops });
+    }
+
+    /// What comes of that: the file, and through which transaction all is on the disk.
+    pub(crate) fn forced(&mut self) -> (Vec<u8>, TxnId) {
+        let told: ForcedOk<'static> = self.answer().unwrap();
+        assert_eq!(told.failed, []);
+        match told.batch.results[0].into_result().unwrap() {
+            OpResult::Made(made) => (made.handle.0.to_vec(), told.batch.stable_through),
             other => panic!("{other:?}"),
         }
     }
