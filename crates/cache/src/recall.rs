@@ -35,18 +35,21 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let keep = node.held & keep.sound();
         if seq <= node.seq {
-            let (was_given_anew, taken) = (seq < node.seq, node.held.without(keep));
+            let (held, taken) = (node.held, node.held.without(keep));
+            // What is held beside writers may have been taken without this, and been given again since: others have been there between.
+            let was_between = seq < node.seq && !taken.is_empty();
+            let is_new = node.recall.is_none();
+            if is_new {
+                node.recall = Some(Recalling::new(held, self.generation));
+                self.recalling.push(id);
+            }
+            if was_between {
+                self.lose_between(id, taken);
+            }
             // Told again, as the release was lost; or a reply has told of it before, by what it left. One that is being
             // answered already will be.
-            if node.recall.is_none() {
-                let keep = node.held;
-                node.recall = Some(Recalling::new(keep, self.generation));
-                self.recalling.push(id);
-                self.hurry_recall(id, !keep, now);
-            }
-            // What is held beside writers may have been taken without this, and been given again since: others have been there between.
-            if was_given_anew && !taken.is_empty() {
-                self.lose_between(id, taken);
+            if is_new || was_between {
+                self.hurry_recall(id, !held, now);
             }
             return;
         }

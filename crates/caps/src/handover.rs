@@ -106,6 +106,7 @@ impl Caps {
         // They would send what is not known here, until they are told what is.
         if image.told & !self.features().0 != 0 {
             self.greet_anew();
+            self.told.store(0, Ordering::Relaxed);
         }
         Thawed { held: image.held }
     }

@@ -55,7 +55,9 @@ impl Program for CapsProgram {
     }
 
     fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {
-        let Some(procedure) = CapsProc::from_u32(call.procedure) else { return Outcome::NoProcedure };
+        let Some(procedure) = CapsProc::from_u32(call.procedure) else {
+            return self.of_another_life(call, reply).unwrap_or(Outcome::NoProcedure);
+        };
         if procedure == CapsProc::Null {
             return Outcome::Reply;
         }
@@ -66,7 +68,11 @@ impl Program for CapsProgram {
         if call.auth.sys().is_none() && **call.auth != Auth::None {
             return Outcome::WeakAuth;
         }
-        self.run(procedure, call, reply).unwrap_or_else(|Garbage| self.undecoded(procedure, call, reply))
+        let is_hello = procedure == CapsProc::Hello;
+        self.run(procedure, call, reply).unwrap_or_else(|Garbage| {
+            let said = if is_hello { None } else { self.of_another_life(call, reply) };
+            said.unwrap_or(Outcome::Garbage)
+        })
     }
 
     fn connection_closed(&self, connection: &Arc<Connection>) {
@@ -85,15 +91,13 @@ impl Program for CapsProgram {
 impl CapsProgram {
     /// What cannot be read may be what another server knows, in whose place this one has come: by a ticket of that one its client is to
     /// say HELLO, and hear what this one knows.
-    fn undecoded(&self, procedure: CapsProc, call: &Call<'_>, reply: &mut Writer) -> Outcome {
-        let ticket = Ticket::decode(&mut Reader::new(call.args.rest()));
-        match ticket {
-            Ok(ticket) if procedure != CapsProc::Hello && self.0.members.of(ticket).is_none() => {
-                CapsStat::BadTicket.as_u32().encode(reply);
-                Outcome::Reply
-            }
-            _ => Outcome::Garbage,
+    fn of_another_life(&self, call: &Call<'_>, reply: &mut Writer) -> Option<Outcome> {
+        let ticket = Ticket::decode(&mut Reader::new(call.args.rest())).ok()?;
+        if self.0.members.of(ticket).is_some() {
+            return None;
         }
+        CapsStat::BadTicket.as_u32().encode(reply);
+        Some(Outcome::Reply)
     }
 
     fn run(&self, procedure: CapsProc, call: &Call<'_>, reply: &mut Writer) -> Result<Outcome, Garbage> {

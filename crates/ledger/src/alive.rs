@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use holdfast_base::Timestamp;
-use holdfast_journal::{BootId, OpenError};
+use holdfast_journal::BootId;
+use parking_lot::Mutex;
 
 /// It is noted once in so many milliseconds of changes.
 const NOTED_EACH_MS: i64 = 10;
@@ -20,47 +21,56 @@ const NOTED_EACH_MS: i64 = 10;
 /// begun takes a moment until the file has its time. Longer only where the disk stands still, or the processor is taken away.
 const LASTS_MS: i64 = 100;
 
+/// A clock that is so much behind what was noted was put back; less is another thread's moment.
+const PUT_BACK_MS: i64 = 1000;
+
 const MAGIC: [u8; 8] = *b"HFALIVE\x01";
 const BYTES: usize = 8 + 16 + 8 + 4;
 
 /// The file, and what a former life left in it.
 pub(crate) struct Alive {
-    file: File,
+    file: Option<File>,
     boot: BootId,
+    /// One thread at a time, and nobody waits for it: the disk may hang.
+    writing: Mutex<()>,
     /// When it was noted last, in milliseconds.
     noted_ms: AtomicI64,
     former: Option<Timestamp>,
 }
 
 impl Alive {
-    /// Opens what stands beside this journal, or makes it (mode 0600).
-    pub(crate) fn open(journal: &Path, boot: BootId) -> Result<Self, OpenError> {
+    /// Opens what stands beside this journal, or makes it (mode 0600). Without it nothing is known of a former life, and the next one
+    /// knows nothing of this.
+    pub(crate) fn open(journal: &Path, boot: BootId) -> Self {
         let path = beside(journal);
-        let failed = |error| OpenError::Io { path: path.clone(), doing: "open it", error };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).map_err(failed)?;
-        let former = noted(&file, boot).map_err(failed)?;
-        Ok(Self { file, boot, noted_ms: AtomicI64::new(i64::MIN), former })
+        let opened =
+            options.open(&path).and_then(|file| noted(&file, boot).map(|former| (Some(file), former)));
+        let (file, former) = opened.unwrap_or_else(|error| {
+            let path = path.display();
+            tracing::warn!(%error, "{path} cannot be used: whether files were changed while no server lived is not known");
+            (None, None)
+        });
+        Self { file, boot, writing: Mutex::new(()), noted_ms: AtomicI64::new(i64::MIN), former }
     }
 
     /// It lives now, and may change something in the next moment.
     pub(crate) fn note(&self, now: Timestamp) {
         let ms = ms_of(now);
-        let before = self.noted_ms.load(Ordering::Relaxed);
-        // Also where the clock was put back.
-        let is_noted = ms >= before && ms.saturating_sub(before) < NOTED_EACH_MS;
-        if is_noted
-            || self.noted_ms.compare_exchange(before, ms, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
-            return;
-        }
+        let is_due = || {
+            let before = self.noted_ms.load(Ordering::Relaxed);
+            ms >= before.saturating_add(NOTED_EACH_MS) || ms < before.saturating_sub(PUT_BACK_MS)
+        };
+        let Some(file) = self.file.as_ref().filter(|_| is_due()) else { return };
+        let Some(_one) = self.writing.try_lock().filter(|_| is_due()) else { return };
+        self.noted_ms.store(ms, Ordering::Relaxed);
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.boot.0);
         bytes[24..32].copy_from_slice(&now.seconds.to_le_bytes());
         bytes[32..].copy_from_slice(&now.nanos.to_le_bytes());
-        if let Err(error) = self.file.write_all_at(&bytes, 0) {
+        if let Err(error) = file.write_all_at(&bytes, 0) {
             // Then its next life takes a change of its own for somebody else's, and keeps both.
             tracing::debug!(%error, "that the server lives is not noted");
         }
@@ -105,7 +115,7 @@ mod tests {
     fn a_life_knows_what_was_changed_when_the_one_before_was_over() {
         let dir = tempfile::tempdir().unwrap();
         let journal = dir.path().join("replies.journal");
-        let open = |boot| Alive::open(&journal, BootId([boot; 16])).unwrap();
+        let open = |boot| Alive::open(&journal, BootId([boot; 16]));
         let first = open(1);
         assert!(!first.was_dead_at(at(i64::from(i32::MAX))), "there was none before");
         first.note(at(5000));
@@ -131,8 +141,13 @@ mod tests {
         for bytes in [&b"HFALIVE\x01"[..], &[0; BYTES], &[7; 100]] {
             std::fs::write(beside(&journal), bytes).unwrap();
             for boot in [0, 7] {
-                assert!(!Alive::open(&journal, BootId([boot; 16])).unwrap().was_dead_at(at(i64::MAX / 2000)));
+                assert!(!Alive::open(&journal, BootId([boot; 16])).was_dead_at(at(i64::MAX / 2000)));
             }
         }
+        std::fs::remove_file(beside(&journal)).unwrap();
+        std::fs::create_dir(beside(&journal)).unwrap();
+        let none = Alive::open(&journal, BootId([7; 16]));
+        none.note(at(5000));
+        assert!(!none.was_dead_at(at(6000)), "a server lives without it");
     }
 }

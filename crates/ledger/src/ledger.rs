@@ -206,7 +206,7 @@ impl Ledger {
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
         // Behind the journal's lock: no other process is at it.
-        let alive = Alive::open(path, boot)?;
+        let alive = Alive::open(path, boot);
         let Settling { pasts, remembered, .. } = Settling::of(&journal, exports, recovered);
         let pasts = Mutex::new(pasts);
         Ok((Arc::new(Self { journal, now, pasts, names: Names::new(), alive }), remembered))
@@ -237,7 +237,7 @@ impl Ledger {
         told: Vec<(Vec<u8>, Settled)>,
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
-        let alive = Alive::open(path, boot)?;
+        let alive = Alive::open(path, boot);
         let told: FxHashMap<_, _> = told.into_iter().collect();
         let (mut pasts, mut batches) = (FxHashMap::default(), Vec::new());
         for entry in recovered {

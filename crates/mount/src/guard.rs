@@ -9,6 +9,7 @@
 
 mod word;
 
+use std::fmt;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -162,8 +163,12 @@ fn is_dead_soon(pid: &str) -> bool {
     let until = Instant::now() + DYING;
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        let state = stat.ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
-        if matches!(state, None | Some('Z' | 'X')) {
+        let is_dead = match stat.ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next()) {
+            Some(state) => matches!(state, 'Z' | 'X'),
+            // Gone, or not shown to us: then it is our parent still.
+            None => rustix::process::getppid().is_none_or(|parent| parent.to_string() != pid),
+        };
+        if is_dead {
             return true;
         }
         if Instant::now() > until {
@@ -183,7 +188,8 @@ fn free(mountpoint: &Path, device: &str) -> Result<()> {
     // not to find himself in the directory below. This asks the daemon nothing.
     let _in_use = rustix::fs::open(mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     holdfast_fuse::abort(mountpoint)?;
-    eprintln!("the daemon of {} was killed; those who waited have been freed", mountpoint.display());
+    let at = mountpoint.display();
+    say(format_args!("the daemon of {at} was killed; those who waited have been freed"));
     Ok(())
 }
 
@@ -192,6 +198,11 @@ fn end(request: &MountRequest, known: &KnownAs) -> Result<()> {
     let server = known.address;
     end_former(Options { patience: SERVER_PATIENCE, ..wanted }, known)
         .with_context(|| format!("what the killed daemon held at {server} ends with its lease"))?;
-    eprintln!("{server} has dropped what the killed daemon held");
+    say(format_args!("{server} has dropped what the killed daemon held"));
     Ok(())
+}
+
+/// In the log, where there is room for it.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -31,6 +31,10 @@ pub const CALLBACK_BYTES_MAX: usize = 1024;
 /// Sessions of one client. Linux makes one; trunking and tests make a few.
 pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
 
+/// Milliseconds for which a client that has begun anew waits for what is being executed of its former life: as long as calls take
+/// that do not hang.
+pub const FORMER_AT_WORK_MS: u64 = 2_000;
+
 /// Connections remembered for one session. Linux's `nconnect` goes to 16, with `max_connect` 16 more.
 pub const SESSION_CONNECTIONS_MAX: usize = 64;
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use holdfast_base::ClientId;
 use holdfast_caps::Neighbours;
-use holdfast_state::Grace;
 use holdfast_wire::caps::*;
-use holdfast_xdr::Encode;
+use holdfast_xdr::{Encode, to_bytes};
 
 use crate::world::*;
 
@@ -39,6 +38,9 @@ struct LaterBatch {
     how: u32,
 }
 
+/// Of a later program, too.
+const LATER_PROCEDURE: u32 = 999;
+
 #[test]
 fn who_was_told_of_what_the_next_program_does_not_know_says_hello_again() {
     for is_known in [true, false] {
@@ -47,12 +49,14 @@ fn who_was_told_of_what_the_next_program_does_not_know_says_hello_again() {
         let (client, root) = (Client::new(&server, "a"), server.root_handle());
         let (ticket, image) = (client.ticket, server.running.caps.freeze().unwrap());
         let mount = client.unplug();
-        let server = server.restart(Grace::Over);
+        let server = server.replace();
         if is_known {
             server.running.caps.meet(Arc::new(Nobody));
         }
         // Of the same number, as it is the first there as well.
         let mut client = mount.again(&server, "a");
+        // Its engine knows the client already: that comes along, too.
+        client.hello(TxnId(0)).unwrap();
         server.running.caps.thaw(image);
         client.ticket = ticket;
         let asked = client.acquire(&root, CapSet::NONE).map(drop);
@@ -61,6 +65,9 @@ fn who_was_told_of_what_the_next_program_does_not_know_says_hello_again() {
         let args = LaterBatch { ticket, txn: TxnId(1), how: 1 << 31 };
         if !is_known {
             assert_eq!(client.call::<()>(CapsProc::Batch, &args), Err(CapsStat::BadTicket));
+            // Nor is it known what it is.
+            let xid = client.post_bytes(LATER_PROCEDURE, &to_bytes(&args));
+            assert_eq!(client.result::<()>(xid), Err(CapsStat::BadTicket));
             let features = client.hello(TxnId(0)).unwrap().features;
             assert!(!features.contains(Features::SAME_HOST));
         }

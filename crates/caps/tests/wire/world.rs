@@ -115,6 +115,14 @@ impl Server {
         Self { fs, dir, options, life, boot, clock, running }
     }
 
+    /// Another process in its place, as after a planned restart: it gives out the same numbers.
+    pub(crate) fn replace(self) -> Self {
+        let Self { fs, dir, options, life, boot, clock, running } = self;
+        drop(running);
+        let running = start(&fs, (&dir, life, boot), (&options, 0), (&clock, Grace::Over));
+        Self { fs, dir, options, life, boot, clock, running }
+    }
+
     /// The machine loses power, and comes back. What that took from files is the test's to take.
     pub(crate) fn restart_after_power_loss(mut self, grace: Grace) -> Self {
         self.boot += 1;
@@ -455,12 +463,13 @@ impl Client {
         self.xid
     }
 
-    pub(crate) fn post_bytes(&mut self, procedure: u32, args: &[u8]) {
+    pub(crate) fn post_bytes(&mut self, procedure: u32, args: &[u8]) -> u32 {
         self.xid += 1;
         let auth = self.auth.clone();
         let call = OutgoingCall { program: CAPS_PROGRAM, version: CAPS_V1, procedure, auth: &auth, args };
         self.wire.post(self.xid, &call);
         self.look();
+        self.xid
     }
 
     /// Whether something was recalled that was not looked at. Nothing is executed by this.
@@ -516,6 +525,11 @@ impl Client {
         R: Decode<'static>,
     {
         let xid = self.post(procedure, args);
+        self.result(xid)
+    }
+
+    /// The answer to that.
+    pub(crate) fn result<R: Decode<'static>>(&mut self, xid: u32) -> Result<R, CapsStat> {
         let reply: &'static [u8] = self.reply(xid).expect("an answer").leak();
         from_bytes::<Res<R>>(reply).unwrap().into_result()
     }

@@ -1,7 +1,7 @@
 //! CREATE_SESSION with its reply cache of one slot (RFC 8881 section 18.36.4), DESTROY_SESSION, DESTROY_CLIENTID
 //! and RECLAIM_COMPLETE.
 
-use holdfast_base::limits::SESSIONS_PER_CLIENT_MAX;
+use holdfast_base::limits::{FORMER_AT_WORK_MS, SESSIONS_PER_CLIENT_MAX};
 use holdfast_base::{ClientId, Instant, Seqid, SessionId};
 
 use super::{ClientIncarnation, FIRST_CREATE_SESSION, Side};
@@ -84,7 +84,7 @@ impl Engine {
     ///
     /// # Errors
     /// `StaleClientid`, `SeqMisordered`, `ClidInuse`, `TooSmall`, `Resource`; `Delay` while something of the former incarnation is
-    /// being executed.
+    /// being executed, for [`FORMER_AT_WORK_MS`] at most.
     pub fn create_session(
         &mut self,
         request: &CreateSession<'_>,
@@ -105,7 +105,7 @@ impl Engine {
         if client.identity.principal != *request.principal {
             return Err(StateError::ClidInuse);
         }
-        if self.is_former_at_work(client) {
+        if now.ms_since(client.renewed_at) < FORMER_AT_WORK_MS && self.is_former_at_work(client) {
             return Err(StateError::Delay);
         }
         let given_up = match client.sessions.len() >= SESSIONS_PER_CLIENT_MAX {
@@ -128,7 +128,8 @@ impl Engine {
     }
 
     /// Whether something is being executed of the incarnation that a client's first session replaces. It has what it holds until that
-    /// is done, as it has while its lease runs out: what it writes must not come behind the back of who gets its lock next.
+    /// is done, as it has while its lease runs out: what it writes must not come behind the back of who gets its lock next. But who
+    /// has begun anew does not wait without end for a disk that hangs, for replies that nobody takes, or for a namesake that lives.
     fn is_former_at_work(&self, client: &ClientIncarnation) -> bool {
         if client.is_confirmed {
             return false;

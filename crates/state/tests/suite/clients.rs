@@ -1,6 +1,7 @@
 //! How clients come and go.
 
 use crate::world::*;
+use holdfast_base::limits::FORMER_AT_WORK_MS;
 use holdfast_base::limits::{
     CLIENTS_PER_SITE_MAX, CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX, SESSION_CONNECTIONS_MAX,
 };
@@ -92,6 +93,20 @@ fn a_restarted_client_does_not_replace_itself_while_something_of_it_is_being_exe
     // Who has replaced it makes another session, whatever of him is being executed.
     world.sequence(made.id, 0, 1).unwrap();
     world.create(new.client, made.seqid.next()).unwrap();
+}
+
+#[test]
+fn what_hangs_of_a_former_life_keeps_a_restarted_client_out_for_a_moment_only() {
+    let mut world = World::new();
+    let (_, session) = world.client("a", 1);
+    world.sequence(session, 0, 1).unwrap();
+    let new = world.exchange("a", 2).unwrap();
+    world.pass(FORMER_AT_WORK_MS - 1);
+    assert_eq!(world.create(new.client, new.next_seqid), Err(StateError::Delay));
+    world.pass(1);
+    world.create(new.client, new.next_seqid).unwrap();
+    world.settle();
+    assert!(world.engine.sessions().get(session).is_none());
 }
 
 #[test]
