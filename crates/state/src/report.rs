@@ -125,7 +125,7 @@ impl Engine {
     }
 
     fn report_client(&self, id: ClientId, client: &ClientIncarnation, now: Instant) -> ClientReport {
-        let lease_left_ms = self.lease_left_ms(client, now);
+        let lease_left_ms = self.lease_left_ms(id, client, now);
         let sessions = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
         let mut report = ClientReport {
             id,

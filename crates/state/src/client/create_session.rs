@@ -304,7 +304,8 @@ impl Engine {
     /// DESTROY_CLIENTID (RFC 8881 section 18.50). An unconfirmed record may be destroyed too.
     ///
     /// # Errors
-    /// `StaleClientid`; `ClientidBusy` while it has sessions that it knows of or state, or wants delegations. Capabilities go with it.
+    /// `StaleClientid`; `ClientidBusy` while it has sessions that it knows of or state, or wants delegations; `Delay` while a batch of
+    /// it is being executed. Capabilities go with it.
     pub fn destroy_clientid(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
         let client = self.clients.by_id.get(&id).ok_or(StateError::StaleClientid)?;
         if client.dialect() != Dialect::V41 || client.is_leaving {
@@ -313,6 +314,9 @@ impl Engine {
         let is_left = client.sessions.iter().all(|session| self.is_given_up(client, *session));
         if !is_left || !client.states.is_empty() || self.wants.is_wishing(id) {
             return Err(StateError::ClientidBusy);
+        }
+        if self.caps_is_executing(id) {
+            return Err(StateError::Delay);
         }
         self.effects.push(Effect::ClientLeft(id));
         self.remove_client(id, now);

@@ -10,10 +10,10 @@ use crate::error::StateError;
 use crate::names::Dialect;
 
 impl Engine {
-    /// Whether a client's lease has run out. A request being executed holds the lease: the client waits for us.
+    /// Whether a client's lease has run out. A request being executed holds the lease, and a batch: the client waits for us.
     pub(crate) fn is_lapsed(&self, id: ClientId, now: Instant) -> bool {
         let Some(client) = self.clients.by_id.get(&id) else { return true };
-        self.lease_left_ms(client, now).is_none()
+        self.lease_left_ms(id, client, now).is_none()
     }
 
     /// When a confirmed client of 4.0 was last heard of; `None` for any other.
@@ -23,9 +23,17 @@ impl Engine {
     }
 
     /// Milliseconds of a client's lease that are left; `None` when it ran out.
-    pub(crate) fn lease_left_ms(&self, client: &ClientIncarnation, now: Instant) -> Option<u64> {
+    pub(crate) fn lease_left_ms(
+        &self,
+        id: ClientId,
+        client: &ClientIncarnation,
+        now: Instant,
+    ) -> Option<u64> {
         if client.is_leaving {
             return None;
+        }
+        if self.caps_is_executing(id) {
+            return Some(self.config.lease_ms);
         }
         let sessions = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
         let last = sessions.map(|s| if s.slots.running() > 0 { now } else { s.last_used });
@@ -74,7 +82,7 @@ impl Engine {
         let mut away = Vec::new();
         let mut due = Vec::new();
         for (id, client) in &self.clients.by_id {
-            if self.lease_left_ms(client, now).is_some() || client.is_leaving {
+            if self.lease_left_ms(*id, client, now).is_some() || client.is_leaving {
                 continue;
             }
             let since = client.courteous_since.unwrap_or(now);

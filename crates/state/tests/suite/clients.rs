@@ -96,6 +96,18 @@ fn a_restarted_client_does_not_replace_itself_while_something_of_it_is_being_exe
 }
 
 #[test]
+fn a_client_is_not_destroyed_while_a_batch_of_it_is_being_executed() {
+    let mut world = World::new();
+    let (client, session) = world.client("a", 1);
+    world.engine.caps_hello(client).unwrap();
+    world.engine.destroy_session(session, 0).unwrap();
+    assert!(world.engine.caps_executes(client));
+    assert_eq!(world.engine.destroy_clientid(client, world.now), Err(StateError::Delay));
+    world.engine.caps_executed(client);
+    world.engine.destroy_clientid(client, world.now).unwrap();
+}
+
+#[test]
 fn what_hangs_of_a_former_life_keeps_a_restarted_client_out_for_a_moment_only() {
     let mut world = World::new();
     let (_, session) = world.client("a", 1);
