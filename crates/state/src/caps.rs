@@ -24,6 +24,8 @@ use crate::waiters::Manner;
 pub(crate) struct CapRecall {
     /// What may stay.
     pub(crate) keep: CapSet,
+    /// What might stay when it began: answers since then may have told the client that it holds so much.
+    pub(crate) told: CapSet,
     pub(crate) since: Instant,
     /// When the holder loses all it has.
     pub(crate) until: Instant,
@@ -60,6 +62,15 @@ impl CapHold {
     fn grant(&self) -> CapGrant {
         let held = self.recall.map_or(self.held, |recall| self.held.and(recall.keep));
         CapGrant { held, seq: self.seq }
+    }
+
+    /// What answers may have told the client that it holds, under numbers above this one: it takes their word whenever they come.
+    fn told_since(&self, seq: u64) -> CapSet {
+        match self.recall {
+            _ if seq >= self.seq => CapSet::NONE,
+            Some(recall) => self.held.and(recall.told),
+            None => self.held,
+        }
     }
 }
 
@@ -333,7 +344,7 @@ impl Engine {
     }
 
     /// A client gives back what is not in `keep`; `seq` is the highest number of a grant or recall of this object that
-    /// it has seen.
+    /// it has seen. What it may have been told since stays, for it may go by that when it has given back the rest.
     pub fn caps_release(
         &mut self,
         client: ClientId,
@@ -347,7 +358,7 @@ impl Engine {
         if seq < hold.granted_seq {
             return CapRelease::Crossed(hold.grant());
         }
-        let left = hold.held.and(keep);
+        let left = hold.held.and(keep.union(hold.told_since(seq)));
         self.caps_leave(client, file, left, now);
         CapRelease::Released(self.caps_of(client, file))
     }

@@ -66,6 +66,9 @@ struct FrozenRecall {
     retry_at: Option<Instant>,
     #[serde(default)]
     flushing: Flushing,
+    /// None of a version that took any release at its word.
+    #[serde(default)]
+    told: Option<u32>,
 }
 
 impl Caps {
@@ -86,8 +89,8 @@ impl Caps {
             held: hold.held,
             seq: hold.seq,
             granted_seq: hold.granted_seq,
-            recall: hold.recall.map(|CapRecall { keep, since, until, retry_at, flushing, .. }| {
-                FrozenRecall { keep, since, until, retry_at, flushing }
+            recall: hold.recall.map(|CapRecall { keep, told, since, until, retry_at, flushing, .. }| {
+                FrozenRecall { keep, since, until, retry_at, flushing, told: Some(told.0) }
             }),
             is_beside_writers: hold.is_beside_writers,
         };
@@ -116,14 +119,16 @@ impl Caps {
             caps.clients.insert(client, of);
         }
         for FrozenHold { client, file, held, seq, granted_seq, recall, is_beside_writers } in frozen.holds {
-            let recall = recall.map(|FrozenRecall { keep, since, until, retry_at, flushing }| CapRecall {
-                keep,
-                since,
-                until,
-                retry_at,
-                is_heard: false,
-                flushing,
-            });
+            let recall =
+                recall.map(|FrozenRecall { keep, since, until, retry_at, flushing, told }| CapRecall {
+                    keep,
+                    told: told.map_or(keep, CapSet),
+                    since,
+                    until,
+                    retry_at,
+                    is_heard: false,
+                    flushing,
+                });
             if recall.is_some() {
                 caps.recalls.insert((client, file));
             }

@@ -169,7 +169,15 @@ impl Engine {
         let until = now.after_ms(self.recall_ms());
         let Some(hold) = self.caps.hold_mut(client, file) else { return };
         let flushing = Flushing::default();
-        hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None, is_heard: false, flushing });
+        hold.recall = Some(CapRecall {
+            keep,
+            told: keep,
+            since: now,
+            until,
+            retry_at: None,
+            is_heard: false,
+            flushing,
+        });
         self.caps.recalls.insert((client, file));
         self.send_cap_recall(client, file);
     }

@@ -28,6 +28,8 @@ struct Held {
     granted: u64,
     /// What may stay, and since when it is asked for.
     recall: Option<(u32, Instant)>,
+    /// What might stay when the last recall began.
+    told: u32,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,15 @@ fn is_forbidden(deed: Deed, bit: u32) -> bool {
         }
         Deed::ChangeAttrs => "AXF".contains(kind) || is_exclusive,
         Deed::ChangeName => kind == 'L' || (kind == 'F' && is_exclusive),
+    }
+}
+
+impl Held {
+    fn is_asked(&mut self, keep: u32, since: Instant) {
+        if self.recall.is_none() {
+            self.told = keep;
+        }
+        self.recall = Some((keep, since));
     }
 }
 
@@ -119,7 +130,10 @@ impl Model {
             let number = self.numbers;
             match self.held.iter_mut().find(|h| h.client == client && h.file == file) {
                 Some(held) => (held.bits, held.granted) = (had | can, number),
-                None => self.held.push(Held { client, file, bits: can, granted: number, recall: None }),
+                None => {
+                    let (bits, granted, recall, told) = (can, number, None, 0);
+                    self.held.push(Held { client, file, bits, granted, recall, told });
+                }
             }
         }
         let held = self.held.iter().find(|h| h.client == client && h.file == file);
@@ -145,7 +159,7 @@ impl Model {
             if held.recall.is_none() || without_forbidden(still, deed) != still {
                 is_any_new |= held.recall.is_none();
                 self.numbers += 1;
-                held.recall = Some((without_forbidden(still, deed), since));
+                held.is_asked(without_forbidden(still, deed), since);
                 asked.push((held.client, without_forbidden(still, deed)));
             }
             earliest = Some(earliest.map_or(since, |known| known.min(since)));
@@ -170,19 +184,26 @@ impl Model {
         })?;
         self.numbers += 1;
         let held = &mut self.held[at];
-        held.recall = Some((0, now));
+        held.is_asked(0, now);
         Some((held.client, held.file))
     }
 
-    /// Whether it counted.
-    fn release(&mut self, client: ClientId, file: FileKey, (keep, seq): (u32, u64), now: Instant) -> bool {
+    /// Whether it counted. What was last told of it was told under the number `last`.
+    fn release(
+        &mut self,
+        (client, file): (ClientId, FileKey),
+        (keep, seq, last): (u32, u64, u64),
+        now: Instant,
+    ) -> bool {
         let Some(held) = self.held.iter_mut().find(|h| h.client == client && h.file == file) else {
             return true;
         };
         if seq < held.granted {
             return false;
         }
-        held.bits &= keep;
+        // What it may have been told under numbers that it has not seen.
+        let told = if held.recall.is_some() { held.told } else { held.bits };
+        held.bits &= if seq < last { keep | told } else { keep };
         if held.recall.is_some_and(|(may, _)| held.bits & !may == 0) {
             held.recall = None;
             self.recalled_at.push((file, now));
@@ -302,7 +323,7 @@ impl History {
             }
             self.model.numbers += 1;
             let held = &mut self.model.held[at];
-            held.recall = Some((0, held.recall.map_or(now, |(_, since)| since)));
+            held.is_asked(0, held.recall.map_or(now, |(_, since)| since));
             asked.push((client, file));
         }
         self.world.engine.contend_outside(dir, CHANGE, now);
@@ -360,7 +381,7 @@ impl History {
         let keep = if self.roll(2) == 0 { known.held.0 } else { set };
         let seq = if self.roll(5) == 0 { known.seq.saturating_sub(1 + self.roll(4)) } else { known.seq };
         let held = self.model.held.iter().find(|h| h.client == client && h.file == file).cloned();
-        let counts = self.model.release(client, file, (keep, seq), now);
+        let counts = self.model.release((client, file), (keep, seq, known.seq), now);
         let outcome = self.world.engine.caps_release(client, file, (CapSet(keep).sound(), seq), now);
         assert_eq!(matches!(outcome, CapRelease::Released(_)), counts);
         assert_eq!(self.world.engine.caps_in_force(client, file).0, self.model.of(client, file));
