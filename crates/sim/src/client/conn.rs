@@ -110,6 +110,11 @@ impl Conn {
         self.connects.get()
     }
 
+    /// Whether it is still the connection that was made when there had been so many.
+    pub(crate) fn is_still(&self, connects: u64) -> bool {
+        self.link.get().is_some() && self.connects.get() == connects
+    }
+
     fn hang_up(&self) {
         if let Some(link) = self.link.take() {
             self.world.hang_up(link);

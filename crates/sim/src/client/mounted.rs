@@ -56,10 +56,11 @@ impl Client4 {
         self.call_answered(procedure, args)
     }
 
-    /// Says HELLO, in the middle of recovery.
-    pub(super) async fn mount_greets(&self, is_lost: bool) {
-        if let Some(mount) = self.mount() {
-            mount.greets(is_lost).await;
+    /// Says HELLO, in the middle of recovery. False when the connection broke under that.
+    pub(super) async fn mount_greets(&self, is_lost: bool) -> bool {
+        match self.mount() {
+            Some(mount) => mount.greets(is_lost).await,
+            None => true,
         }
     }
 

@@ -47,7 +47,12 @@ impl Client4 {
             self.bind().await;
             self.epoch.set(self.epoch.get() + 1);
             let is_known = !self.must_reclaim.replace(false);
-            self.mount_greets(!is_known).await;
+            if !self.mount_greets(!is_known).await {
+                // As `client` with one connection: RECLAIM_COMPLETE does not follow over another what broke with this.
+                self.world.tell(|| format!("{}: recovery begins again", self.name()));
+                self.must_reclaim.set(!is_known);
+                continue;
+            }
             let (deaths, life) = (self.deaths(), self.world.lives());
             if self.reclaim_all().await.is_none() {
                 self.world.tell(|| format!("{}: recovery begins again", self.name()));

@@ -68,15 +68,17 @@ impl Mount {
         }
     }
 
-    /// A session was made, or made sure of, by recovery.
-    pub(crate) async fn greets(self: Rc<Self>, is_lost: bool) {
+    /// A session was made, or made sure of, by recovery. False when the connection broke under that.
+    pub(crate) async fn greets(self: Rc<Self>, is_lost: bool) -> bool {
         self.renewing.take().await;
+        let connects = self.client.conn.connects();
         if let Some(session) = self.client.session_id()
             && let Err(stat) = self.hello(session, is_lost).await
         {
             self.tell(|| format!("no HELLO in recovery: {stat:?}"));
         }
         self.renewing.pass();
+        self.client.conn.is_still(connects)
     }
 
     /// `is_lost`: the server does not know us, whatever it says of the epoch. A connection that breaks is as a delay.
