@@ -277,12 +277,8 @@ impl Engine {
         })
     }
 
-    /// The time of a recall is over, and nothing was released. False when that could not be put on record, and while a batch of the
-    /// client is being executed: what that does must not come behind the back of who gets what the client has.
+    /// The time of a recall is over, and nothing was released. False when that could not be put on record.
     fn caps_recall_over(&mut self, client: ClientId, file: FileKey, now: Instant) -> bool {
-        if self.caps_is_executing(client) {
-            return false;
-        }
         if let Some((held, recall)) = self.caps.hold(client, file).and_then(|h| Some((h.held, h.recall?))) {
             let what = held.without(recall.keep);
             let (waited_ms, is_heard) = (now.ms_since(recall.since), recall.is_heard);
