@@ -10,7 +10,7 @@ use holdfast_base::{CapSet, ClientId};
 use holdfast_export::WireHandle;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{Outcome as CallOutcome, PendingReply};
-use holdfast_state::Deed;
+use holdfast_state::{Deed, Engine, StateError};
 use holdfast_vfs::{Caller, FileKind, FsError};
 use holdfast_wire::caps::{
     self, BatchArgs, BatchHow, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TxnId,
@@ -44,20 +44,35 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A batch of a client is being executed, until this ends: meanwhile another life does not take the client's place.
-struct Executing<'c>(&'c Caps, ClientId);
+/// A batch of a client is being executed, until this ends: meanwhile nothing is taken from the client, nor its place.
+struct Executing<'c> {
+    caps: &'c Caps,
+    client: ClientId,
+    /// What it has brought.
+    bytes: u64,
+}
 
 impl Drop for Executing<'_> {
     fn drop(&mut self) {
-        self.0.parts.manager.quiet(|engine, _| engine.caps_executed(self.1));
+        let executed = |engine: &mut Engine, now| engine.caps_executed(self.client, self.bytes, now);
+        self.caps.parts.manager.quiet(executed);
     }
 }
 
 impl Caps {
-    /// Nothing where the client is gone.
-    fn executes(&self, client: ClientId) -> Option<Executing<'_>> {
-        let is_there = self.parts.manager.quiet(|engine, _| engine.caps_executes(client));
-        is_there.then_some(Executing(self, client))
+    /// What its client hears instead: that it is grace, that it is gone, or DELAY when the time is over in which it was to give
+    /// something back.
+    fn executes(&self, client: ClientId) -> Result<Executing<'_>, CapsStat> {
+        let admitted = self.parts.manager.quiet(|engine, now| {
+            if engine.grace().is_on(now) {
+                return Err(CapsStat::Grace);
+            }
+            engine.caps_executes(client, now).map_err(|why| match why {
+                StateError::Delay => CapsStat::Delay,
+                _ => CapsStat::BadTicket,
+            })
+        });
+        admitted.map(|()| Executing { caps: self, client, bytes: 0 })
     }
 
     /// Takes a batch, and executes what can be executed now, in order, on this thread.
@@ -120,12 +135,9 @@ impl Caps {
         if self.members.of(batch.ticket).is_none_or(|member| member.incarnation != lane.incarnation) {
             return refuse(pending, CapsStat::BadTicket);
         }
-        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, 0, now));
-        if self.parts.manager.quiet(|engine, now| engine.grace().is_on(now)) {
-            return refuse(pending, CapsStat::Grace);
-        }
-        let Some(executing) = self.executes(actor.client) else {
-            return refuse(pending, CapsStat::BadTicket);
+        let mut executing = match self.executes(actor.client) {
+            Ok(executing) => executing,
+            Err(stat) => return refuse(pending, stat),
         };
         let fingerprint = fingerprint(&args);
         let mut is_new = false;
@@ -168,8 +180,7 @@ impl Caps {
             (state.executed_through, state.surely_stable_through())
         };
         // One that is sent again, or put off, brings nothing.
-        let bytes = if is_whole && is_new { args.len() as u64 } else { 0 };
-        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, bytes, now));
+        executing.bytes = if is_whole && is_new { args.len() as u64 } else { 0 };
         drop(executing);
         if !is_whole {
             let is_elsewhere = lane.is_elsewhere.load(Ordering::Relaxed);

@@ -9,7 +9,10 @@ use holdfast_base::SlotId;
 use holdfast_rpc::CallError;
 use holdfast_rpc::link::{Cancel, EncodedAuth, Link, Pending, Stopped, Target};
 use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
-use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NfsStat4, OpNum4, Sequence4Ok};
+use holdfast_wire::nfs4::{
+    NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NfsStat4, OpNum4, SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
+    Sequence4Ok,
+};
 
 use crate::boot::BootTime;
 use crate::client::Inner;
@@ -233,7 +236,8 @@ impl Inner {
                 self.todo.renewed(sent);
                 if ok.status_flags & SEQ4_STATUS_CAPS_IN_DOUBT == 0 {
                     // Sent again it may be answered as it was the first time.
-                    self.todo.promised(begun);
+                    let has_restarted = ok.status_flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0;
+                    self.todo.promised(begun, has_restarted);
                 }
                 self.heed(ok.status_flags, lane, epoch);
                 return Verdict::Good;

@@ -47,6 +47,6 @@ pub use former::{KnownAs, end_former};
 pub use holdfast_rpc::link::{Cancel, Target};
 pub use op::*;
 pub use options::{Callbacks, Event, HeldAttributes, Options};
-pub use program::{CallbackProgram, Hook, SessionEvent, SessionHandle};
+pub use program::{CallbackProgram, Hook, Hooked, SessionEvent, SessionHandle};
 pub use state::OpenFile;
 pub use types::*;

@@ -15,7 +15,6 @@ use crate::claim::Claim;
 use crate::client::Inner;
 use crate::compound::Compound;
 use crate::lockers::Locker;
-use crate::program::SessionEvent;
 use crate::recover::Setback;
 use crate::session::Session;
 use crate::state::{Delegation, FileState, Open, OpenStatus};
@@ -27,16 +26,20 @@ impl Inner {
     /// this was all, and what it did not give back is asked for anew.
     pub(crate) fn reclaim_all(&self, session: &Arc<Session>) -> Result<(), Setback> {
         self.gate.close();
-        self.todo.work.lock().reclaim = Reclaim::Underway;
         let files = self.files.all();
         let has_state = !files.is_empty();
         if has_state {
             self.tell(&Event::Restarted);
         }
-        let mut lost = self.reclaim_each(session, &files)?;
+        let reclaim_each = |files: &[_]| {
+            // What was claimed may have been so of a life that is over.
+            let broke = |_: &_| self.todo.work.lock().reclaim = Reclaim::Underway;
+            self.reclaim_each(session, files).inspect_err(broke)
+        };
+        let mut lost = reclaim_each(&files)?;
         if lost.is_none() {
             // It may have restarted again meanwhile, behind a session that outlives that.
-            lost = self.reclaim_each(session, &self.files.all())?;
+            lost = reclaim_each(&self.files.all())?;
         }
         let Some(lost) = lost else {
             self.lose_session(session);
@@ -60,8 +63,7 @@ impl Inner {
         session: &Arc<Session>,
         files: &[Arc<FileState>],
     ) -> Result<Option<Vec<Arc<FileState>>>, Setback> {
-        let event = SessionEvent { is_new_session: true, must_reclaim: true, ..SessionEvent::of(session.id) };
-        self.run_hooks(event);
+        self.claim_programs(session)?;
         let mut lost = Vec::new();
         for file in files {
             if !self.reclaim(session, file)? {

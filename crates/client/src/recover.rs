@@ -332,7 +332,7 @@ impl Inner {
         let mut is_new = false;
         let tells_of_restart = match work.reclaim {
             Reclaim::Not => true,
-            Reclaim::Underway => false,
+            Reclaim::Underway | Reclaim::Claimed => false,
             Reclaim::Done => lane == Lane::Recovery,
         };
         if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 && tells_of_restart {

@@ -27,6 +27,8 @@ pub(crate) struct Work {
     /// The server restarted: what it knew must be told it again.
     pub(crate) must_reclaim: bool,
     pub(crate) reclaim: Reclaim,
+    /// Of the time that other programs have to claim theirs, what they have had.
+    pub(crate) claimed_for: Duration,
     /// So often recovery was told that the lease was over, and began anew, since it last came to an end.
     pub(crate) leases_lost: u32,
     /// State may have been revoked.
@@ -62,6 +64,8 @@ pub(crate) enum Reclaim {
     Not,
     /// Every answer says so, until RECLAIM_COMPLETE.
     Underway,
+    /// The same, and other programs have claimed theirs of this life of the server: what it promises goes on.
+    Claimed,
     /// What operations still hear may have been said before; what recovery itself asks is asked now.
     Done,
 }
@@ -69,7 +73,7 @@ pub(crate) enum Reclaim {
 impl Work {
     /// The server restarted, and nothing makes sense before it was told what it knew.
     pub(crate) const fn is_reclaim_due(&self) -> bool {
-        self.must_reclaim && !matches!(self.reclaim, Reclaim::Underway)
+        self.must_reclaim && !matches!(self.reclaim, Reclaim::Underway | Reclaim::Claimed)
     }
 
     /// Whether recovery begins anew with another lease. A server that says of each that it is over means something else.
@@ -115,10 +119,13 @@ impl Todo {
         }
     }
 
-    /// What is promised goes on, as was said to a request sent then.
-    pub(crate) fn promised(&self, sent: BootTime) {
+    /// What is promised goes on, as was said to a request sent then. By a server that `has_restarted`, and was not told what it had
+    /// promised, nothing is said of that.
+    pub(crate) fn promised(&self, sent: BootTime, has_restarted: bool) {
         let mut work = self.work.lock();
-        work.promised = work.promised.max(Some(sent));
+        if !has_restarted || work.reclaim == Reclaim::Claimed {
+            work.promised = work.promised.max(Some(sent));
+        }
     }
 
     /// Promises may be relied on for so long without another word.
@@ -152,7 +159,9 @@ mod tests {
         let earlier = now.before(10 * second);
         todo.renewed(now);
         assert_eq!(todo.promises_left(lease), Duration::ZERO, "nothing was said of them");
-        todo.promised(earlier);
+        todo.promised(earlier, true);
+        assert_eq!(todo.promises_left(lease), Duration::ZERO, "nor of what was before a restart");
+        todo.promised(earlier, false);
         assert!(todo.promises_left(lease) > 300 * second);
         todo.rely_for(200 * second);
         let left = todo.promises_left(lease);
@@ -160,8 +169,12 @@ mod tests {
         // The lease is renewed, and they are in doubt.
         todo.renewed(BootTime::now());
         assert!(todo.promises_left(lease) <= left);
-        todo.promised(now);
-        todo.promised(earlier);
+        todo.change(|work| work.reclaim = Reclaim::Underway);
+        todo.promised(now, true);
+        assert!(todo.promises_left(lease) <= left, "nothing was claimed of it");
+        todo.change(|work| work.reclaim = Reclaim::Claimed);
+        todo.promised(now, true);
+        todo.promised(earlier, true);
         assert!(todo.promises_left(lease) > left, "nor does an older word count");
     }
 }

@@ -376,16 +376,33 @@ impl Engine {
         self.caps_drop_all(client, now);
     }
 
-    /// A batch of a client is about to be executed. False when the client is gone, for whom nothing is done any more; else
-    /// [`Engine::caps_executed`] is due.
-    #[must_use]
-    pub fn caps_executes(&mut self, client: ClientId) -> bool {
-        let of = self.caps.clients.get_mut(&client);
-        of.map(|of| of.executing += 1).is_some()
+    /// A batch of a client is about to be executed. It shows that the client flushes. [`Engine::caps_executed`] is due.
+    ///
+    /// While it is executed nothing is taken from its client: what it does must not come behind the back of who gets what the client
+    /// has. So none is begun any more when the client has not given back in time what it was asked for: it keeps that for as long as
+    /// what had begun by then, and not for as long as it sends batches.
+    ///
+    /// # Errors
+    /// `Delay` when a recall's time is over; `StaleClientid` when the client is gone, for whom nothing is done any more.
+    pub fn caps_executes(&mut self, client: ClientId, now: Instant) -> Result<(), StateError> {
+        if !self.caps.clients.contains_key(&client) {
+            return Err(StateError::StaleClientid);
+        }
+        if self.caps_is_overdue(client, now) {
+            return Err(StateError::Delay);
+        }
+        self.caps_flushed(client, 0, now);
+        if let Some(of) = self.caps.clients.get_mut(&client) {
+            of.executing += 1;
+        }
+        Ok(())
     }
 
-    /// It was.
-    pub fn caps_executed(&mut self, client: ClientId) {
+    /// It was, and has changed something by so many bytes. A recall whose time is over meanwhile goes on by that as by any flush.
+    pub fn caps_executed(&mut self, client: ClientId, bytes: u64, now: Instant) {
+        self.caps_flushed(client, bytes, now);
+        // As the end of a request is, which SEQUENCE began: while it lasted the lease did not run.
+        self.caps_alive(client, now);
         if let Some(of) = self.caps.clients.get_mut(&client) {
             of.executing = of.executing.saturating_sub(1);
         }

@@ -277,8 +277,24 @@ impl Engine {
         })
     }
 
-    /// The time of a recall is over, and nothing was released. False when that could not be put on record.
+    /// Whether the time of any recall of a client's is over.
+    pub(crate) fn caps_is_overdue(&self, client: ClientId, now: Instant) -> bool {
+        if self.caps.recalls.is_empty() {
+            return false;
+        }
+        let mut its = self.caps.recalls.range((client, FileKey(0))..=(client, FileKey(u128::MAX)));
+        its.any(|(client, file)| {
+            let recall = self.caps.hold(*client, *file).and_then(|hold| hold.recall);
+            recall.is_some_and(|recall| recall.until <= now)
+        })
+    }
+
+    /// The time of a recall is over, and nothing was released. False when that could not be put on record, and while a batch of the
+    /// client is being executed; no other is begun ([`Engine::caps_executes`]).
     fn caps_recall_over(&mut self, client: ClientId, file: FileKey, now: Instant) -> bool {
+        if self.caps_is_executing(client) {
+            return false;
+        }
         if let Some((held, recall)) = self.caps.hold(client, file).and_then(|h| Some((h.held, h.recall?))) {
             let what = held.without(recall.keep);
             let (waited_ms, is_heard) = (now.ms_since(recall.since), recall.is_heard);
@@ -311,9 +327,8 @@ impl Engine {
         self.caps.names.sweep(now);
         for (client, file) in self.caps.recalls.iter().copied().collect::<Vec<_>>() {
             let Some(recall) = self.caps.hold(client, file).and_then(|hold| hold.recall) else { continue };
-            if recall.until <= now {
-                self.caps_recall_over(client, file, now);
-            } else if recall.retry_at.is_some_and(|at| at <= now) {
+            let is_taken = recall.until <= now && self.caps_recall_over(client, file, now);
+            if !is_taken && recall.retry_at.is_some_and(|at| at <= now) {
                 self.send_cap_recall(client, file);
             }
         }

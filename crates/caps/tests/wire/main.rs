@@ -8,6 +8,7 @@ mod forced;
 mod groups;
 mod handed_on;
 mod hostile;
+mod hung;
 mod lists;
 mod lost;
 mod made_before;

@@ -1,5 +1,6 @@
 mod answers;
 mod basics;
+mod claims;
 mod cost;
 mod delegations;
 mod direct;

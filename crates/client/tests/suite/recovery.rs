@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use holdfast_base::{ByteRange, SessionId};
 use holdfast_client::{
-    Attributes, Cancel, Create, CreateKind, CreateMode, Cred, Cx, Error, Event, Hook, Io, LockArgs, OpenArgs,
-    OpenTarget, Options, SessionEvent, SessionHandle, SetAttributes, WantDelegation, Whose,
+    Attributes, Cancel, Create, CreateKind, CreateMode, Cred, Cx, Error, Event, Hook, Hooked, Io, LockArgs,
+    OpenArgs, OpenTarget, Options, SessionEvent, SessionHandle, SetAttributes, WantDelegation, Whose,
 };
 use holdfast_rpc::link::{EncodedAuth, Link, LinkOptions, Peer, PeerCall, Target};
 use holdfast_rpc::{Auth, AuthSys, CallError};
@@ -513,10 +513,10 @@ fn hooks_hear_of_sessions_connections_and_restarts() {
     let events = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let noted = Arc::clone(&events);
     let hook: Hook = Arc::new(move |handle: &SessionHandle<'_>, event: SessionEvent| {
-        let (cred, cancel) = (Cred::own(), Cancel::new());
         let target = Target { program: 100_003, version: 4, procedure: 0 };
-        let called = handle.call_program(target, Cx::new(&cred, &cancel), &[]);
+        let called = handle.call_program(target, &Cred::own(), &[]);
         noted.lock().push((event.is_new_session, event.must_reclaim, called.is_ok()));
+        Hooked::Done
     });
     user.client.on_new_session(hook);
     let look = || drop(user.client.getattr(user.cx(), &user.root, Attributes::STAT).unwrap());

@@ -52,6 +52,10 @@ pub(crate) struct State {
     pub(crate) tests: VecDeque<NfsStat4>,
     /// Statuses of the next RECLAIM_COMPLETEs.
     pub(crate) completes: VecDeque<NfsStat4>,
+    /// What becomes of the next null calls; the others are answered.
+    pub(crate) pings: VecDeque<Ping>,
+    /// Null calls, and RECLAIM_COMPLETEs.
+    pub(crate) asked: Vec<Asked>,
     /// OPENs that reclaim.
     pub(crate) reclaimed: u32,
     /// EXCHANGE_IDs answered.
@@ -82,6 +86,23 @@ pub(crate) struct State {
     /// Answers to calls of ours.
     answers: Vec<Vec<u8>>,
     called: u32,
+}
+
+/// What becomes of a null call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ping {
+    Answered,
+    /// Its connection breaks.
+    Breaks,
+    /// Nobody answers.
+    Hangs,
+}
+
+/// What the server was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Ping(Ping),
+    Complete,
 }
 
 pub(crate) const DELEGATION: Stateid4 = Stateid4 { seqid: Seqid(1), other: [9; 12] };
@@ -222,12 +243,29 @@ impl Shared {
                 let accepted = AcceptedReply { verf: OpaqueAuth::NONE, stat: AcceptStat::Success };
                 let body = ReplyBody::Accepted(accepted);
                 ReplyHeader { xid: header.xid, mtype: MsgType::Reply, body }.encode(&mut w);
+                if header.body.proc == 0 {
+                    match shared.ping() {
+                        Ping::Answered => {}
+                        Ping::Hangs => return,
+                        Ping::Breaks => return drop(out.shutdown(std::net::Shutdown::Both)),
+                    }
+                    let _ = out.write_all(&record(w.as_slice()));
+                    return;
+                }
                 let as_whom =
                     AuthSys::decode(&mut Reader::new(header.body.cred.body)).map_or(0, |sys| sys.uid);
                 shared.compound(&mut r, &mut w, (as_whom, at));
                 let _ = out.write_all(&record(w.as_slice()));
             });
         }
+    }
+
+    fn ping(&self) -> Ping {
+        let mut state = self.state.lock();
+        let ping = state.pings.pop_front().unwrap_or(Ping::Answered);
+        state.asked.push(Asked::Ping(ping));
+        self.changed.notify_all();
+        ping
     }
 
     fn compound(&self, r: &mut Reader<'_>, w: &mut Writer, (as_whom, at): (u32, (usize, u64))) {
@@ -359,6 +397,7 @@ impl State {
     }
 
     fn complete(&mut self) -> NfsStat4 {
+        self.asked.push(Asked::Complete);
         let status = self.completes.pop_front().unwrap_or(NfsStat4::Ok);
         self.stateful.is_in_grace &= status != NfsStat4::Ok;
         status

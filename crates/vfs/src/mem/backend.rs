@@ -308,6 +308,10 @@ impl Backend for MemBackend {
     }
 
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
+        let before = self.state().hooks.before_write.take();
+        if let Some(act) = before {
+            act();
+        }
         let mut state = self.enter(cx)?;
         let ino = file_ino(&state, cx, file, WRITE)?;
         let written = state.write(cx.caller, ino, at, data)?;

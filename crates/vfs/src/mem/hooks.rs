@@ -40,6 +40,11 @@ impl MemBackend {
         self.state().hooks.losses += 1;
     }
 
+    /// The next write first does this, as on a disk that keeps it waiting: nothing of the file system is locked meanwhile.
+    pub fn before_next_write(&self, act: impl FnOnce() + Send + 'static) {
+        self.state().hooks.before_write = Some(Box::new(act));
+    }
+
     /// Whether [`crate::Backend::read_span`] gives descriptors (of temporary files) rather than `None`.
     pub fn give_spans(&self, gives_spans: bool) {
         self.state().hooks.gives_spans = gives_spans;

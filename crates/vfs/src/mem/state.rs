@@ -105,6 +105,8 @@ pub(super) struct Hooks {
     pub(super) panics_in: u32,
     /// After how many writes to come the write verifier changes.
     pub(super) losses: u32,
+    /// What the next write does first.
+    pub(super) before_write: Option<Box<dyn FnOnce() + Send>>,
     /// What was there before each call, while that is kept.
     pub(super) pictures: Option<Vec<Picture>>,
     /// Advice that was followed, while it is.

@@ -14,7 +14,7 @@ use super::{CapsServer, Failure, Inner, Promises};
 use crate::server::{BatchDone, Undone};
 
 /// How often who waits for the end of a greeting looks whether he has been given up.
-const GREETING_LOOK: Duration = Duration::from_millis(50);
+pub(super) const GREETING_LOOK: Duration = Duration::from_millis(50);
 
 impl Ledger {
     /// The same, as the machine says now.

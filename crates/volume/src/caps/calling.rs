@@ -107,7 +107,7 @@ impl Inner {
         args: impl Fn(Ticket, &mut Writer),
     ) -> Result<Bytes, Failure> {
         let (mut pause, mut grace) = (DELAY_MIN, GRACE_MIN);
-        let mut used = self.greeting.read().map(|greeting| greeting.ticket);
+        let mut used = self.settled_ticket();
         loop {
             let ticket = match used {
                 Some(ticket) => ticket,
@@ -143,7 +143,7 @@ impl Inner {
                 Some(CapsStat::Delay | CapsStat::Misordered) => pause,
                 Some(CapsStat::Moved) if self.follow(moves, cancel)? => {
                     // Not the ticket of the server that we have left.
-                    used = self.greeting.read().map(|greeting| greeting.ticket);
+                    used = self.settled_ticket();
                     continue;
                 }
                 Some(CapsStat::Grace) => {
@@ -162,6 +162,11 @@ impl Inner {
             pause_for(wait, cancel)?;
             pause = (pause * 2).min(DELAY_MAX);
         }
+    }
+
+    /// The ticket, where nothing is to be claimed with it any more: what is to be sent again is known then.
+    fn settled_ticket(&self) -> Option<Ticket> {
+        self.greeting.read().filter(|greeting| greeting.is_settled).map(|greeting| greeting.ticket)
     }
 
     /// Goes where the export is now, when it was heard that it is not here and there had been `moves`. False when nobody knows

@@ -4,24 +4,27 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_base::limits::{CAPS_ITEMS_MAX, FORCED_BATCHES_MAX};
+use holdfast_base::limits::FORCED_BATCHES_MAX;
 use holdfast_base::relied_on_ms;
-use holdfast_cache::{Reclaim, Reclaimed, Settings};
-use holdfast_client::{Cancel, Cred, Cx, SessionHandle};
+use holdfast_cache::{Errno, Settings};
+use holdfast_client::{Cancel, Cred, Cx, Hooked, SessionHandle};
 use holdfast_wire::caps::{
-    AcquireOk, ByeArgs, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, Limits, ReclaimArgs,
-    ReclaimItem, StableArgs, StableOk, Ticket, TxnId,
+    ByeArgs, CapsProc, CapsStat, Features, HelloArgs, HelloOk, Limits, StableArgs, StableOk, Ticket, TxnId,
 };
 use holdfast_xdr::{Encode, Writer};
+use parking_lot::MutexGuard;
 
+use super::batches::GREETING_LOOK;
 use super::calling::{DELAY_MAX, DELAY_MIN, decode, failure_of, pause_for, target};
 use super::sheets::Ledger;
-use super::{Failure, Inner, convert};
+use super::{Failure, Inner, claims};
 
 /// What the server said to HELLO.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greeting {
     pub(super) ticket: Ticket,
+    /// All that was to be claimed again with it is, or is lost; else there is another to come.
+    pub(super) is_settled: bool,
     pub(super) epoch: u64,
     pub(super) features: Features,
     pub(super) limits: Limits,
@@ -47,27 +50,46 @@ const FEATURES: [Features; 7] = [
 ];
 
 /// Sends one call and gives its reply: over the client, or in the middle of its recovery.
-type Sender<'a> = &'a dyn Fn(CapsProc, Vec<u8>) -> Result<Bytes, Failure>;
+pub(super) type Sender<'a> = &'a dyn Fn(CapsProc, Vec<u8>) -> Result<Bytes, Failure>;
 
 /// Has every new session and connection greeted, so that recalls arrive, before anything else is asked over it.
 pub(super) fn follow_sessions(inner: &Arc<Inner>) {
     let told: Weak<Inner> = Arc::downgrade(inner);
     inner.nfs.client().on_new_session(Arc::new(move |session: &SessionHandle<'_>, event| {
-        let Some(inner) = told.upgrade() else { return };
-        let (cred, cancel) = (Cred::own(), Cancel::new());
+        let Some(inner) = told.upgrade() else { return Hooked::Done };
+        if event.is_given_up {
+            inner.lose_all();
+            return Hooked::Done;
+        }
+        let cred = Cred::own();
         let send = |procedure: CapsProc, args: Vec<u8>| {
-            let reply = session.call_program(target(procedure), Cx::new(&cred, &cancel), &[args.into()]);
+            let reply = session.call_program(target(procedure), &cred, &[args.into()]);
             reply.map_err(|error| failure_of(&error))
         };
-        let _turn = inner.renewing.lock();
+        // Who has the turn may wait for a server that hears and does not answer.
+        let Some(_turn) = inner.renewing.try_lock_until(session.until()) else { return Hooked::NotYet };
         if event.is_leaving {
-            return inner.settle_up(event.session, &send);
+            inner.settle_up(event.session, &send);
+            return Hooked::Done;
         }
-        if let Err(failure) = inner.hello(event.session, event.must_reclaim, &send) {
-            // Whoever calls next hears BADTICKET or finds the connection broken, and tries again.
-            tracing::debug!(?failure, "no HELLO over the new connection");
+        let how = Greet { is_lost: event.must_reclaim, cancel: session.cancel() };
+        match inner.hello(event.session, how, &send) {
+            Ok(_) => Hooked::Done,
+            Err(failure) => {
+                // Whoever calls next hears BADTICKET or finds the connection broken, and tries again.
+                tracing::debug!(?failure, "no HELLO over the new connection");
+                if event.must_reclaim { inner.unclaimed(failure) } else { Hooked::Done }
+            }
         }
     }));
+}
+
+/// How HELLO is said.
+struct Greet<'a> {
+    /// The server does not know us, whatever it says of the epoch: it may be another one.
+    is_lost: bool,
+    /// Given when nobody waits for it any more.
+    cancel: &'a Cancel,
 }
 
 impl Inner {
@@ -92,18 +114,29 @@ impl Inner {
         }
     }
 
+    /// The turn to say HELLO. Who has it may wait for a server that hangs.
+    fn turn(&self, cancel: &Cancel) -> Result<MutexGuard<'_, ()>, Failure> {
+        while !cancel.is_cancelled() {
+            if let Some(turn) = self.renewing.try_lock_for(GREETING_LOOK) {
+                return Ok(turn);
+            }
+        }
+        Err(Failure::Stopped(Errno::EINTR))
+    }
+
     /// Somebody else's ticket, or one by a HELLO of our own.
     fn renewed_once(&self, stale: Option<Ticket>, cancel: &Cancel) -> Result<Ticket, Failure> {
-        let _turn = self.renewing.lock();
+        let _turn = self.turn(cancel)?;
         if let Some(greeting) = *self.greeting.read()
             && Some(greeting.ticket) != stale
+            && greeting.is_settled
         {
             return Ok(greeting.ticket);
         }
         let session = self.nfs.client().session_id().ok_or(Failure::Refused(CapsStat::BadSession))?;
         let cred = Cred::own();
         let send = |procedure: CapsProc, args: Vec<u8>| self.send(procedure, &cred, cancel, args.into());
-        self.hello(session, false, &send).map(|greeting| greeting.ticket)
+        self.hello(session, Greet { is_lost: false, cancel }, &send).map(|greeting| greeting.ticket)
     }
 
     /// Puts on the disk of a server that is left for another what it has executed, so that nothing of it is sent to the
@@ -143,13 +176,47 @@ impl Inner {
         Ok((told.ticket, told.executed_through))
     }
 
-    /// `is_lost`: the server does not know us, whatever it says of the epoch: it may be another one.
+    /// What was to be claimed of a server that began anew is not, for this reason: whether it can be yet. If not, it is lost.
+    fn unclaimed(&self, failure: Failure) -> Hooked {
+        let passes = matches!(
+            failure,
+            Failure::Disconnected
+                | Failure::Stopped(_)
+                | Failure::Refused(CapsStat::Delay | CapsStat::BadSession | CapsStat::BadTicket)
+        );
+        if passes {
+            return Hooked::NotYet;
+        }
+        self.lose_all();
+        Hooked::Done
+    }
+
+    /// What was promised before the server began anew is not relied on any more. Not under the lock: who says HELLO may wait for the
+    /// server. What that says counts as of another life all the same.
+    fn lose_all(&self) {
+        match &mut *self.greeting.write() {
+            Some(greeting) => greeting.is_settled = false,
+            // Nobody has promised anything yet.
+            None => return,
+        }
+        if let Some(neighbour) = self.neighbour.get() {
+            neighbour.lose_all();
+        }
+        if let Some(promises) = self.promises() {
+            promises.renewed(Vec::new());
+        }
+    }
+
     fn hello(
         &self,
         session: holdfast_base::SessionId,
-        is_lost: bool,
+        Greet { is_lost, cancel }: Greet<'_>,
         send: Sender<'_>,
     ) -> Result<Greeting, Failure> {
+        if is_lost && let Some(greeting) = &mut *self.greeting.write() {
+            // Also for the next, should this one break.
+            greeting.is_settled = false;
+        }
         Ledger::refresh(&self.ledger, self.promises().as_deref());
         let args = HelloArgs {
             session,
@@ -160,35 +227,37 @@ impl Inner {
         let reply = send(CapsProc::Hello, encoded(&args))?;
         let told: HelloOk = checked(&reply)?;
         let before = *self.greeting.read();
-        let greeting =
-            Greeting { ticket: told.ticket, epoch: told.epoch, features: told.features, limits: told.limits };
+        let is_anew = before.is_none_or(|before| !before.is_settled || before.epoch != told.epoch);
+        let HelloOk { ticket, epoch, features, limits, .. } = told;
+        let promises = self.promises();
+        let must_claim = (before.is_some() && is_anew) || promises.as_ref().is_some_and(|of| of.must_renew());
+        let greeting = Greeting { ticket, is_settled: !must_claim, epoch, features, limits };
+        // Before anything is claimed: what is may be asked back by this epoch.
         *self.greeting.write() = Some(greeting);
         if told.lease_seconds > 0 {
             let recall_ms = u64::from(told.lease_seconds) * 1000;
             self.nfs.client().rely_for(Duration::from_millis(relied_on_ms(recall_ms)));
         }
-        let is_anew = |before: Greeting| is_lost || before.epoch != told.epoch;
-        if before.is_none_or(is_anew)
-            && let Some(neighbour) = self.neighbour.get()
-        {
+        if is_anew && let Some(neighbour) = self.neighbour.get() {
             neighbour.lose_all();
         }
-        let Some(promises) = self.promises() else { return Ok(greeting) };
-        promises.can_force(greeting.forces());
-        if before.is_some_and(is_anew) || promises.must_renew() {
-            tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
-            let held = promises.to_reclaim();
-            let mut reclaimed = reclaim(told.ticket, &promises.in_question(), send);
-            if told.in_grace {
-                reclaimed.extend(reclaim(told.ticket, &held, send));
+        let greeting = Greeting { is_settled: true, ..greeting };
+        if let Some(promises) = promises {
+            promises.can_force(greeting.forces());
+            if must_claim {
+                tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
+                let (held, questions) = (promises.to_reclaim(), promises.in_question());
+                promises.renewed(claims::claim_all(&told, (&questions, &held), (send, cancel))?);
             }
-            promises.renewed(reclaimed);
+            if !told.is_known && before.is_some() {
+                tracing::warn!(
+                    "the server does not know what was sent and is not on its disk: it is sent again"
+                );
+            }
+            let is_as_before = !is_anew && !promises.must_renew();
+            promises.resume(executed_through(&told, is_as_before), told.stable_through.0, told.is_known);
         }
-        if !told.is_known && before.is_some() {
-            tracing::warn!("the server does not know what was sent and is not on its disk: it is sent again");
-        }
-        let is_as_before = !before.is_none_or(is_anew) && !promises.must_renew();
-        promises.resume(executed_through(&told, is_as_before), told.stable_through.0, told.is_known);
+        *self.greeting.write() = Some(greeting);
         Ok(greeting)
     }
 
@@ -203,32 +272,6 @@ impl Inner {
 /// us: others call it meanwhile, and what they have heard of it may be of after it said this.
 fn executed_through(told: &HelloOk, is_as_before: bool) -> Option<u64> {
     (!is_as_before || !told.is_known).then_some(told.executed_through.0)
-}
-
-fn reclaim(ticket: Ticket, held: &[Reclaim], send: Sender<'_>) -> Vec<Reclaimed> {
-    let mut all = Vec::new();
-    for some in held.chunks(CAPS_ITEMS_MAX) {
-        let items = some
-            .iter()
-            .map(|claim| ReclaimItem { handle: Handle(claim.handle.as_bytes()), held: claim.caps })
-            .collect();
-        let reply = send(CapsProc::Reclaim, encoded(&ReclaimArgs { ticket, items }));
-        match reply.and_then(|reply| checked::<AcquireOk>(&reply)) {
-            Ok(told) => {
-                all.extend(some.iter().zip(told.items).map(|(claim, told)| {
-                    Reclaimed {
-                        handle: claim.handle.clone(),
-                        result: told
-                            .into_result()
-                            .map(|got| (convert::attrs(&got.attrs), convert::grant(got.grant)))
-                            .map_err(|stat| convert::errno_of(stat.as_u32())),
-                    }
-                }));
-            }
-            Err(failure) => tracing::debug!(?failure, "promises were not claimed again"),
-        }
-    }
-    all
 }
 
 pub(super) fn encoded<T: Encode>(args: &T) -> Vec<u8> {

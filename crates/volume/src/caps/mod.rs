@@ -4,6 +4,7 @@ mod appends;
 mod aside;
 mod batches;
 mod calling;
+mod claims;
 pub mod convert;
 mod hello;
 mod lending;

@@ -237,7 +237,12 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
     let (mut made, mut other_name, mut attrs) = (None, None, None);
     for part in parts {
         match part {
-            Res::Failed(status) if *status == CapsStat::Depends.as_u32() => return MutationResult::Depends,
+            // It was never made; or the server has forgotten by now that it could not be.
+            Res::Failed(status)
+                if [CapsStat::Depends, CapsStat::BadRef].map(CapsStat::as_u32).contains(status) =>
+            {
+                return MutationResult::Depends;
+            }
             Res::Failed(status) => return MutationResult::Failed(convert::errno_of(*status)),
             Res::Ok(OpResult::Made(told)) => {
                 other_name = (!told.other_name.is_empty()).then(|| Name::new(told.other_name));
@@ -343,6 +348,13 @@ mod tests {
         let all = results(&[0, 1], &told);
         assert_eq!(all[0], MutationResult::Done { made: None, other_name: None, attrs: None });
         assert_eq!(all[1], MutationResult::Failed(holdfast_cache::Errno::ENOSPC));
+    }
+
+    #[test]
+    fn what_names_something_that_is_forgotten_is_as_what_names_something_that_failed() {
+        for status in [CapsStat::Depends, CapsStat::BadRef] {
+            assert_eq!(result(&[Res::Failed(status.as_u32())]), MutationResult::Depends);
+        }
     }
 
     #[test]
