@@ -22,6 +22,9 @@ use rustc_hash::FxHashMap;
 /// Operations of the program that one mutation may become.
 const PARTS_MAX: usize = SMALL_FILE_PIECES_MAX + 2;
 
+/// The part of a full batch that removals must come to, to go though nobody waits for them.
+const REMOVALS_SHARE: usize = 4;
+
 impl Machine {
     /// Puts a mutation at the end of the stream.
     pub(crate) fn queue(&mut self, op: Op, caller: &Caller, now: Now) -> u64 {
@@ -100,9 +103,7 @@ impl Machine {
             return Some(again);
         }
         self.stream.trim();
-        if !self.is_due(now) {
-            return None;
-        }
+        let most = if self.is_due(now) { self.settings.batch_ops_max } else { self.removals_due()? };
         // The server remembers no more, and would have what is sent now wait until we are done with what was sent before. This
         // may name what that made, so that we never would be.
         if self.stream.kept.len() >= UNSETTLED_BATCHES_MAX || self.stream.parts_kept() >= CAPS_OPS_KEPT_MAX {
@@ -113,7 +114,7 @@ impl Machine {
             return None;
         }
         // It may be seen only then that what comes next needs results.
-        self.cut_batch(now).or_else(|| self.take_needed(now))
+        self.cut_batch(most, now).or_else(|| self.take_needed(now))
     }
 
     /// Data of young files grows old with the mutations that make them.
@@ -137,16 +138,32 @@ impl Machine {
             || self.stream.unsent.len() >= self.settings.batch_ops_max
     }
 
+    /// How many removals stand in front, where they are enough to go though nobody waits: nothing that comes behind them
+    /// could spare one, so they may as well be done while others are made. Only beside nothing that is on its way, and each time
+    /// twice as many as the last, up to a full batch, so that a long row of them does not cost many batches.
+    fn removals_due(&self) -> Option<usize> {
+        let most = self.settings.batch_ops_max;
+        let last = self.stream.kept.back().map_or(0, |kept| kept.ops.len());
+        let enough = (most / REMOVALS_SHARE).max(last * 2).clamp(1, most);
+        let is_removal = |q: &Queued| matches!(q.op, Op::Unlink { .. } | Op::Rmdir { .. });
+        // What is cheap comes first, for it is asked with each operation of an application's.
+        if !self.stream.unsent.get(enough - 1).is_some_and(is_removal) || self.stream.in_flight() > 0 {
+            return None;
+        }
+        let in_front = self.stream.unsent.iter().take(most).take_while(|q| is_removal(q)).count();
+        (in_front >= enough).then_some(in_front)
+    }
+
     /// When the oldest mutation has to go without anybody waiting for it.
     pub(crate) fn stream_due(&self) -> Option<Instant> {
         self.stream.unsent.front().map(|q| q.at.after_ms(UNSYNCED_AGE_MS))
     }
 
-    /// Takes the longest stretch of one caller that fits.
-    fn cut_batch(&mut self, now: Now) -> Option<Batch> {
+    /// Takes the longest stretch of one caller that fits, and is no longer than this.
+    fn cut_batch(&mut self, most: usize, now: Now) -> Option<Batch> {
         let txn = self.stream.last_txn + 1;
         let (mut ops, mut bytes, mut parts): (Vec<Queued>, usize, usize) = (Vec::new(), 0, 0);
-        while ops.len() < self.settings.batch_ops_max
+        while ops.len() < most
             && bytes < self.settings.batch_bytes_max
             && (ops.is_empty() || parts + PARTS_MAX <= self.settings.batch_parts_max)
         {

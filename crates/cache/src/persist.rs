@@ -163,6 +163,13 @@ impl Machine {
         }
     }
 
+    /// The records of these transactions are not as they are any more.
+    pub(crate) fn are_rewritten(&mut self, txns: Vec<u64>) {
+        if let Some(journal) = self.journal.as_mut().filter(|_| self.stream.is_followed) {
+            journal.rewritten.extend(txns);
+        }
+    }
+
     /// What has changed in the records since this was called last: one moment of the machine. Nothing where
     /// [`follow`](Self::follow) was not called.
     pub fn take_changes(&mut self) -> Vec<Change> {

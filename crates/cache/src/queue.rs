@@ -424,26 +424,32 @@ impl Stream {
     }
 
     /// The server knows nothing of what was sent: another one, or it has given that up. What is on the disk is not sent to it, and is
-    /// named by its handle.
-    pub(crate) fn forgotten(&mut self) {
+    /// named by its handle; what was never made, by nothing. Gives the transactions that name something otherwise now.
+    pub(crate) fn forgotten(&mut self) -> Vec<u64> {
+        let stable = self.stable_txn;
         let born: FxHashMap<(u64, u32), Handle> = self
             .kept
             .iter()
-            .take_while(|k| k.txn <= self.stable_txn)
+            .take_while(|k| k.txn <= stable)
             .flat_map(|k| k.born.iter().map(|(op, handle)| ((k.txn, *op), handle.clone())))
             .collect();
-        for kept in &mut self.kept {
+        let mut renamed = Vec::new();
+        for kept in self.kept.iter_mut().filter(|k| k.txn > stable) {
+            let txn = kept.txn;
             for target in kept.was.values_mut() {
-                if let Target::Made { txn, op } = target
-                    && let Some(handle) = born.get(&(*txn, *op))
+                if let Target::Made { txn: by @ 1.., op } = *target
+                    && by <= stable
                 {
-                    *target = Target::Handle(handle.clone());
+                    let handle = born.get(&(by, op)).cloned();
+                    *target = handle.map_or(Target::Made { txn: 0, op: 0 }, Target::Handle);
+                    renamed.push(txn);
                 }
             }
             let named = kept.was.values().filter_map(Target::made_by);
-            kept.names_since = named.filter(|by| (1..kept.txn).contains(by)).min();
+            kept.names_since = named.filter(|by| (1..txn).contains(by)).min();
         }
         self.settle(0);
+        renamed
     }
 
     /// Where a serial has gone is remembered for who waits for it. Who waits for one that came to lie within what is on disk

@@ -484,7 +484,8 @@ impl Machine {
     /// The server knows nothing of what was sent. What is on the disk it has all the same.
     pub fn forgotten(&mut self) {
         self.progress += 1;
-        self.stream.forgotten();
+        let renamed = self.stream.forgotten();
+        self.are_rewritten(renamed);
     }
 
     /// After a new connection, or another server: what the server has executed and what is on its disk. What it has not
@@ -497,6 +498,11 @@ impl Machine {
         self.tick();
         self.stable_through(stable_through);
         self.stream.is_asking_stable = false;
+        // What is on its disk it need not do again, nor may: others have changed it since. It is kept for what names it, and names
+        // itself what is kept no longer.
+        if executed_through.is_some_and(|through| through < self.stream.stable_txn) {
+            self.forgotten();
+        }
         self.stream.executed_there = executed_through.map(|through| (through, self.generation));
         let found = std::mem::take(&mut self.found);
         if let Some(executed) = executed_through.filter(|_| !found.is_empty()) {

@@ -172,3 +172,118 @@ fn to_a_server_that_knows_nothing_nothing_comes_that_is_on_disk_and_handles_name
         world.drain();
     }
 }
+
+/// The server is killed: it has done all of it, and knows of it what is on record behind what its client was done with. Gives what
+/// comes out then, up to the last that was sent.
+fn killed(world: &mut World) -> Vec<Batch> {
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let told = machine.done_through();
+    let lane = world.server.lanes.get_mut(&0).unwrap();
+    (lane.executed, lane.done) = (told, told);
+    lane.made.clear();
+    lane.sent.clear();
+    world.server.restart();
+    machine.caps_lost(now);
+    machine.resume(Some(told), told, now);
+    let mut again = Vec::new();
+    while let Some(batch) = world.clients[0].machine.take_batch(now) {
+        again.push(batch);
+    }
+    world.check(0);
+    again
+}
+
+/// A file that is made in a directory, and gets another name: each names what the one before it has made, and the first two are on
+/// the disk. With it a file's contents that are on the disk, and others have written since.
+fn named_one_by_the_other() -> (World, [Batch; 3], Handle, u64) {
+    let mut world = mount();
+    let (other, open) = {
+        let flags = OpenFlags { access: BOTH, ..OpenFlags::default() };
+        let (made, open) =
+            world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"o", 0o644, flags, now)).unwrap();
+        world.drain();
+        (made.node, open)
+    };
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    let first = world.one_batch();
+    let file = create(&mut world, dir, b"f");
+    let data = bytes::Bytes::from_static(b"ours");
+    world.run(0, |m, t, now| m.write(t, open.fh, 0, &data, now)).unwrap();
+    world.run(0, |m, t, now| m.flush(t, open.fh, now)).unwrap();
+    let second = world.one_batch();
+    let writes = |op: &Mutation| matches!(op, Mutation::Write { .. });
+    assert!(second.ops.iter().any(writes), "{second:?}");
+    world.run(0, |m, t, now| m.link(t, file, NodeId::ROOT, b"g", now)).unwrap();
+    let third = world.one_batch();
+    execute(&mut world, &first, 0);
+    execute(&mut world, &second, second.txn);
+    let machine = &world.clients[0].machine;
+    assert_eq!(machine.done_through(), first.txn, "the second is kept for its names");
+    let (handle, other) = (machine.handle_of(file).unwrap(), machine.handle_of(other).unwrap());
+    let other = u64::from_be_bytes(other.as_bytes().try_into().unwrap());
+    (world, [first, second, third], handle, other)
+}
+
+#[test]
+fn what_is_on_disk_does_not_come_again_to_a_server_that_was_killed_whatever_names_it() {
+    for is_heard in [false, true] {
+        let (mut world, [_, second, third], handle, other) = named_one_by_the_other();
+        if is_heard {
+            let disk = world.server.clone();
+            execute(&mut world, &third, 0);
+            world.server = disk;
+        }
+        world.server.fs.write(other, 0, b"theirs").unwrap();
+        let again = killed(&mut world);
+        let [again] = &again[..] else { panic!("{again:?}") };
+        assert_eq!((again.txn, again.done_through), (third.txn, second.txn), "heard: {is_heard}");
+        let by_handle =
+            |op: &Mutation| matches!(op, Mutation::Link { object: Target::Handle(of), .. } if *of == handle);
+        assert!(again.ops.iter().all(by_handle), "{again:?}");
+        execute(&mut world, again, again.txn);
+        world.drain();
+        assert_eq!(world.server.fs.inodes[&other].data, b"theirs", "who came after it was on the disk");
+        assert_eq!(world.clients[0].machine.take_reports(), []);
+        assert_eq!(world.clients[0].machine.done_through(), third.txn);
+    }
+}
+
+/// Nor does it come again where what it was to make failed, and something names that.
+#[test]
+fn what_was_never_made_is_named_by_nothing_to_a_server_that_was_killed() {
+    let mut world = mount();
+    let file = create(&mut world, NodeId::ROOT, b"f");
+    let making = world.one_batch();
+    world.run(0, |m, t, now| m.link(t, file, NodeId::ROOT, b"g", now)).unwrap();
+    let naming = world.one_batch();
+    let now = world.now();
+    let failed = vec![MutationResult::Failed(Errno::EDQUOT); making.ops.len()];
+    world.clients[0].machine.batch_done(making.txn, failed, making.txn, now);
+    world.server.lanes.entry(0).or_default();
+    let again = killed(&mut world);
+    let [again] = &again[..] else { panic!("{again:?}") };
+    assert_eq!((again.txn, again.done_through), (naming.txn, making.txn));
+    let nothing = Target::Made { txn: 0, op: 0 };
+    let names = |op: &Mutation| matches!(op, Mutation::Link { object, .. } if *object == nothing);
+    assert!(again.ops.iter().all(names), "{again:?}");
+}
+
+/// Its daemon may be killed next: the next one names it so, too, for it has no word of what was kept no longer.
+#[test]
+fn what_is_named_otherwise_is_so_in_the_records() {
+    let (mut world, [_, _, third], handle, _) = named_one_by_the_other();
+    world.kept = Some(Default::default());
+    world.clients[0].machine.follow();
+    world.keep(0);
+    killed(&mut world);
+    world.keep(0);
+    let (records, now) = (world.kept.clone().unwrap(), world.now());
+    let mut next = Machine::restore(&records, Settings::full(), now).unwrap();
+    next.resume(Some(next.done_through()), 0, now);
+    let again = next.take_batch(now).expect("it is not on the disk");
+    assert_eq!(again.txn, third.txn);
+    let by_handle =
+        |op: &Mutation| matches!(op, Mutation::Link { object: Target::Handle(of), .. } if *of == handle);
+    assert!(again.ops.iter().all(by_handle), "{again:?}");
+}

@@ -39,6 +39,7 @@ mod pledged;
 mod pooled;
 mod remembered;
 mod removed;
+mod removed_early;
 mod repeated;
 mod restored;
 mod rewritten;

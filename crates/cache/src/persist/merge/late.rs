@@ -126,9 +126,7 @@ impl Machine {
                 rewritten.push(kept.txn);
             }
         }
-        if let Some(journal) = self.journal.as_mut().filter(|_| self.stream.is_followed) {
-            journal.rewritten.extend(rewritten);
-        }
+        self.are_rewritten(rewritten);
     }
 
     /// Data that went with a mutation has still to go.

@@ -171,9 +171,7 @@ impl Machine {
             }
         }
         let is_any = !rewritten.is_empty();
-        if let Some(journal) = self.journal.as_mut().filter(|_| self.stream.is_followed) {
-            journal.rewritten.extend(rewritten);
-        }
+        self.are_rewritten(rewritten);
         is_any
     }
 
