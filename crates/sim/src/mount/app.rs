@@ -1,14 +1,14 @@
 //! What runs on a mount: looks, makes, opens, reads, writes and removes in a directory that all mounts share, as chance has it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use holdfast_cache::{
-    Access, Attributes, Attrs, Changes, DirEntry, Errno, Fh, Kind, Lookup, NodeId, OpenFlags, RenameMode,
-    Step,
+    Access, Attributes, Attrs, Changes, Device, Errno, Fh, Kind, Lookup, NodeId, OpenFlags, RenameMode, Step,
 };
+
+mod listing;
 
 use super::Mount;
 use crate::oracle::mounts::Sureness;
@@ -174,6 +174,8 @@ impl Application {
         let place = (self.dir(), self.name());
         match self.below(100) {
             0..16 => drop(self.look_up(place).await),
+            // By the clock, so that chance is not asked once more.
+            16..22 if self.mount.world.now().is_multiple_of(2) => self.list_with_attributes(place).await,
             16..22 => self.list(place.0).await,
             22..60 => self.change_names(place, (self.dir(), self.name())).await,
             60..66 => self.stat().await,
@@ -234,35 +236,15 @@ impl Application {
 
     async fn look_up(&self, (dir, name): (NodeId, String)) -> Outcome {
         let deed = Deed::Lookup { dir, name: name.clone() };
-        self.tell(deed, async {
-            let found = self.mount.run(|m, turn, now| m.lookup(turn, dir, name.as_bytes(), now)).await;
-            outcome(found, |found| match found {
-                Lookup::Found(entry) => Outcome::Found(entry.node, look(&entry.attrs)),
-                Lookup::Absent { .. } => Outcome::Absent,
-            })
+        self.tell(deed, self.find((dir, &name))).await
+    }
+
+    async fn find(&self, (dir, name): (NodeId, &str)) -> Outcome {
+        let found = self.mount.run(|m, turn, now| m.lookup(turn, dir, name.as_bytes(), now)).await;
+        outcome(found, |found| match found {
+            Lookup::Found(entry) => Outcome::Found(entry.node, look(&entry.attrs)),
+            Lookup::Absent { .. } => Outcome::Absent,
         })
-        .await
-    }
-
-    async fn list(&self, dir: NodeId) {
-        self.tell(Deed::List { dir }, async { outcome(self.names(dir).await, Outcome::Names) }).await;
-    }
-
-    /// All names, in one call of the machine's: what is read in several may be of several moments.
-    async fn names(&self, dir: NodeId) -> Result<BTreeSet<String>, Errno> {
-        let opened = self.mount.run(|m, turn, now| m.opendir(turn, dir, now)).await?;
-        let mut names = BTreeSet::new();
-        let read = self.mount.run(|m, turn, now| {
-            names.clear();
-            let mut take = |entry: &DirEntry| {
-                names.insert(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
-                true
-            };
-            m.readdir(turn, opened.fh, 0, false, &mut take, now)
-        });
-        let read = read.await;
-        self.mount.touched(|machine, _| machine.releasedir(opened.fh));
-        read.map(|()| names)
     }
 
     async fn create(&self, (dir, name): (NodeId, String)) {
@@ -272,6 +254,10 @@ impl Application {
             ..OpenFlags::default()
         };
         let deed = Deed::Create { dir, name: name.clone(), exclusive: flags.exclusive };
+        // By the clock, so that chance is not asked once more.
+        if flags.exclusive && self.mount.world.now().is_multiple_of(3) {
+            return self.make_closed(deed, (dir, name)).await;
+        }
         let mut fh = None;
         let made = self.tell(deed, async {
             let create =
@@ -284,6 +270,16 @@ impl Application {
         if let (Outcome::Found(node, _), Some(fh)) = (made.await, fh) {
             self.has_opened(fh, node, true).await;
         }
+    }
+
+    /// Makes a file that nobody has open (`mknod`).
+    async fn make_closed(&self, deed: Deed, (dir, name): (NodeId, String)) {
+        let what = (Kind::File, Device::default());
+        self.tell(deed, async {
+            let make = self.mount.run(|m, turn, now| m.mknod(turn, dir, name.as_bytes(), what, 0o644, now));
+            outcome(make.await, |entry| Outcome::Found(entry.node, look(&entry.attrs)))
+        })
+        .await;
     }
 
     async fn has_opened(&self, fh: Fh, node: NodeId, may_write: bool) {
