@@ -10,9 +10,10 @@ use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
     CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError,
-    FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind,
-    LockedBy, Name, NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind,
-    Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
+    FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge, LeaseRoom, Lend, ListEnd, LocalListener,
+    LockKind, LockedBy, Name, NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region,
+    RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written,
+    XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -311,6 +312,10 @@ impl Backend for LocalBackend {
         open: Option<&Arc<dyn FileObject>>,
     ) -> FsResult<Option<HeldPledge>> {
         self.do_pledge(object, what, open)
+    }
+
+    fn lease_room(&self) -> LeaseRoom {
+        self.watch.lease_room()
     }
 
     fn pledge_seconds(&self) -> Option<u64> {

@@ -84,7 +84,7 @@ impl LocalBackend {
         identity.as_server();
         let mounts = Mounts::open(&options.state_dir, &proc_fd, root_tag(&top, &st))?;
         let table = Table::open(&options.state_dir)?;
-        let allowed = descriptors_allowed(options.descriptors_max.max(options.pledges_max));
+        let allowed = descriptors_allowed(options.descriptors_max.max(options.leases_max));
         let cache = Arc::new(Cache::new(options.descriptors_max.min(allowed)));
         let fs = mounts.of_object(top.as_fd(), &st, top.as_fd()).map_err(|e| root_error(as_io(e)))?;
         if fs.handles == HandleKind::Table {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holdfast_base::limits::{BACKEND_DESCRIPTORS_DEFAULT, LOCAL_PLEDGES_MAX};
+use holdfast_base::limits::{BACKEND_DESCRIPTORS_DEFAULT, LOCAL_LEASES_MAX, LOCAL_PLEDGES_MAX};
 
 /// How processes on this host use the directory beside the server, and so what is promised against them
 /// (`docs/design/local-processes.md`).
@@ -37,7 +37,7 @@ pub struct LocalOptions {
     pub is_sole_writer: bool,
     /// How local processes use it. [`LocalOptions::is_sole_writer`] implies [`LocalUse::None`].
     pub local: LocalUse,
-    /// Objects guarded against local processes at once.
+    /// Objects guarded against local processes at once; of directories there may be an eighth more.
     pub pledges_max: usize,
     /// Of those, how many may keep a file open for a lease; no more than a quarter of what the process may open.
     pub leases_max: usize,
@@ -58,7 +58,7 @@ impl LocalOptions {
             is_sole_writer: false,
             local: LocalUse::default(),
             pledges_max: LOCAL_PLEDGES_MAX,
-            leases_max: LOCAL_PLEDGES_MAX,
+            leases_max: LOCAL_LEASES_MAX,
             verifier_seed: crate::change::wall_nanos(),
         }
     }

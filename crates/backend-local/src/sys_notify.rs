@@ -127,11 +127,14 @@ pub(crate) fn next_signal(signals: impl AsFd) -> Option<Signal> {
     Some(if info.ssi_signo == lease_signal() as u32 { Signal::Of(info.ssi_fd) } else { Signal::OfAny })
 }
 
-/// A new group of fanotify that tells of objects by their handles.
+/// A new group of fanotify that tells of objects by their handles. Where we may (CAP_SYS_ADMIN) its marks do not count for
+/// `/proc/sys/fs/fanotify/max_user_marks`: they have bounds of our own.
 pub(crate) fn fanotify_group() -> Result<OwnedFd> {
     const FLAGS: c_uint = 0x1 | 0x2 | 0x200; // FAN_CLOEXEC, FAN_NONBLOCK, FAN_REPORT_FID; FAN_CLASS_NOTIF is 0
+    const UNLIMITED_MARKS: c_uint = 0x20;
     // SAFETY: takes numbers only.
-    let fd = check(unsafe { libc::syscall(libc::SYS_fanotify_init, FLAGS, 0) })?;
+    let init = |flags: c_uint| check(unsafe { libc::syscall(libc::SYS_fanotify_init, flags, 0) });
+    let fd = init(FLAGS | UNLIMITED_MARKS).or_else(|_| init(FLAGS))?;
     // SAFETY: the kernel has just given us this descriptor, nobody else owns it, and it fits an int.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }

@@ -78,8 +78,16 @@ fn twelve_thousand_pledges_leave_nothing_behind() {
         let handles = files(&backend, &top, AT_ONCE - 1);
         let root = backend.root().unwrap();
         let round = || {
-            let pledge = |h: &Handle| backend.pledge(h, Pledge::ReadFile, None).unwrap().expect("a guard");
-            let guards: Vec<HeldPledge> = handles.iter().map(pledge).collect();
+            // Half of the descriptors are left to those who write.
+            let caller = Caller::root();
+            let cx = Cx::new(&caller, Wait::Yes);
+            let both = OpenMode { read: true, write: true, nfs_exceptions: false };
+            let pledge = |(n, h): (usize, &Handle)| {
+                let open = (n >= AT_ONCE / 2).then(|| backend.open(&cx, h, both).unwrap());
+                let what = if open.is_some() { Pledge::WriteFile } else { Pledge::ReadFile };
+                backend.pledge(h, what, open.as_ref()).unwrap().expect("a guard")
+            };
+            let guards: Vec<HeldPledge> = handles.iter().enumerate().map(pledge).collect();
             let directory = backend.pledge(&root, Pledge::Directory, None).unwrap().expect("a guard");
             backend.shed(0);
             let held = descriptors();
@@ -111,6 +119,11 @@ fn no_more_is_pledged_than_the_bound_allows() {
     let pledge = |n: usize| backend.pledge(&handles[n], Pledge::ReadFile, None).unwrap();
     let mut guards: Vec<_> = (0..10).map(|n| pledge(n).expect("a guard")).collect();
     assert!(pledge(10).is_none());
+    let root = backend.root().unwrap();
+    assert!(
+        backend.pledge(&root, Pledge::Directory, None).unwrap().is_some(),
+        "directories have room beyond"
+    );
     assert!(pledge(3).is_some(), "another who relies on what is guarded already costs nothing");
     guards.pop();
     assert!(pledge(10).is_some());

@@ -33,6 +33,8 @@ pub(crate) struct CapsInForce {
     entries: Mutex<FxHashMap<(ClientId, FileKey), Entry>>,
     /// How many of them have something exclusive.
     exclusive: AtomicUsize,
+    /// When some were asked back last, as leases were running out.
+    pub(crate) asked_at: Mutex<Option<Instant>>,
 }
 
 /// What one client has of one object.
@@ -49,6 +51,15 @@ impl CapsInForce {
             (true, false) => drop(self.exclusive.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
         }
+    }
+
+    /// Who holds what that stands on a lease of this backend's.
+    pub(crate) fn leased(&self, backend: &Arc<dyn Backend>) -> Vec<(ClientId, FileKey)> {
+        let is_one =
+            |pledge: &CapsPledge| pledge.what == Pledge::WriteFile && Arc::ptr_eq(&pledge.backend, backend);
+        let entries = self.entries.lock();
+        let leased = entries.iter().filter(|(_, entry)| entry.pledge.as_ref().is_some_and(is_one));
+        leased.map(|(key, _)| *key).collect()
     }
 }
 
@@ -89,8 +100,12 @@ impl Manager {
         if request.is_beside_writers && until.is_some() {
             return self.acquire_beside_writers(request, on);
         }
-        let (grant, end) = self.acquire_guarded(request, on)?;
-        if end != End::Unguarded || request.reclaim.is_some() || !request.want.contains(CapSet::FILE_X) {
+        let first = self.acquire_guarded(request, on)?;
+        if !request.want.contains(CapSet::FILE_X) {
+            return Ok(first.0);
+        }
+        let (grant, end) = self.heed_lease_room(request, on, until, first)?;
+        if end != End::Unguarded || request.reclaim.is_some() {
             return Ok(grant);
         }
         // What nobody may look at unseen cannot be had (a local process has it open, descriptors are short): less may.
@@ -116,7 +131,11 @@ impl Manager {
     }
 
     /// Says as well how it ended.
-    fn acquire_guarded(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<(CapGrant, End), StateError> {
+    pub(crate) fn acquire_guarded(
+        &self,
+        request: &CapRequest,
+        on: &CapsOn<'_>,
+    ) -> Result<(CapGrant, End), StateError> {
         let key = (request.client, request.file);
         self.acquire_offered(key, request.is_beside_writers, on, |engine, now| {
             engine.caps_prepare(request, now)

@@ -12,6 +12,7 @@ mod entries;
 mod guarded;
 mod held;
 mod index;
+mod lease_room;
 mod manager;
 mod names;
 mod names_promised;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::Timestamp;
-use holdfast_vfs::{Backend, FsError, Handle, MemBackend, MemOptions, Touched};
+use holdfast_vfs::{Backend, FsError, Handle, LeaseRoom, MemBackend, MemOptions, Touched};
 
 pub(crate) use backend::START;
 pub use backend::SimBackend;
@@ -70,6 +70,9 @@ struct State {
     process: u64,
     /// How many there have been.
     processes: u64,
+    /// With so manieth question it says that leases are running out; 0: never.
+    leases_scarce_every: u32,
+    lease_room_asked: u32,
     /// A defect: commits do nothing and say that they did.
     lies: bool,
     /// A defect: reads give what was there before the last write.
@@ -104,6 +107,8 @@ impl Disk {
             faults: Faults::default(),
             process: 0,
             processes: 0,
+            leases_scarce_every: 0,
+            lease_room_asked: 0,
             lies: false,
             is_stale: false,
             is_change_stuck: false,
@@ -125,6 +130,19 @@ impl Disk {
         // The local backend waits until no change shares its tick with the process before; here that is away for longer.
         let shown = Shown::new(state.is_change_stuck);
         SimBackend::new(self.clone(), state.fs.clone(), (life, state.process), shown)
+    }
+
+    /// From now on leases seem to be running out with so manieth promise of a file to be written.
+    pub fn be_short_of_leases(&self, every: u32) {
+        self.state().leases_scarce_every = every;
+    }
+
+    fn lease_room(&self) -> LeaseRoom {
+        let mut state = self.state();
+        state.lease_room_asked = state.lease_room_asked.wrapping_add(1);
+        let is_scarce =
+            state.leases_scarce_every > 0 && state.lease_room_asked.is_multiple_of(state.leases_scarce_every);
+        if is_scarce { LeaseRoom::Scarce } else { LeaseRoom::Enough }
     }
 
     /// The file system itself, to be looked at.

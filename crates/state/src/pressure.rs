@@ -159,6 +159,35 @@ impl Engine {
         oldest.len()
     }
 
+    /// Asks back those of these holds that were granted longest ago: so many of them, together with what is being given back already,
+    /// and not what their holders keep beside `what`. Who cannot be called is left alone, as by a budget.
+    pub fn caps_ask_oldest_back(
+        &mut self,
+        mut among: Vec<(ClientId, FileKey)>,
+        most: usize,
+        what: CapSet,
+        now: Instant,
+    ) {
+        let candidate = |(client, file): (ClientId, FileKey)| {
+            let of = self.caps.clients.get(&client)?;
+            let hold = self.caps.hold(client, file).filter(|hold| hold.held.intersects(what))?;
+            let can_answer = of.is_reachable || self.is_lapsed(client, now);
+            let is_idle = hold.recall.is_none() && hold.offered.is_none();
+            can_answer.then_some((is_idle, hold.granted_seq, client, file, hold.held.without(what)))
+        };
+        let mut held: Vec<_> = among.drain(..).filter_map(candidate).collect();
+        let under_way = held.iter().filter(|(is_idle, ..)| !is_idle).count();
+        held.retain(|(is_idle, ..)| *is_idle);
+        let most = most.saturating_sub(under_way).min(held.len());
+        if most == 0 {
+            return;
+        }
+        held.select_nth_unstable_by_key(most - 1, |(_, granted, ..)| *granted);
+        for (_, _, client, file, keep) in held.into_iter().take(most) {
+            self.begin_cap_recall(client, file, keep, now);
+        }
+    }
+
     /// Asks for slots, of the sessions that have most; gives them back when there is room.
     fn press_slots(&mut self) {
         let asked: usize = self.sessions.iter().map(|(_, session)| session.slots.target() as usize).sum();

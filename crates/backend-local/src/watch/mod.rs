@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_base::FileKey;
-use holdfast_vfs::{Handle, LocalDeed, LocalListener, OpenMode, Pledge, PledgeGuard};
+use holdfast_base::limits::LEASES_SPARE_PART;
+use holdfast_vfs::{Handle, LeaseRoom, LocalDeed, LocalListener, OpenMode, Pledge, PledgeGuard};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
@@ -181,6 +182,19 @@ impl Watch {
         }
         let text = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok()?;
         text.trim().parse().ok()
+    }
+
+    /// How many leases more may be kept, each of which keeps a file open.
+    pub(crate) fn lease_room(&self) -> LeaseRoom {
+        if !self.is_used() {
+            return LeaseRoom::Enough;
+        }
+        let (used, most) = (self.0.table.lock().descriptors, self.0.descriptors_max);
+        match used {
+            used if used >= most => LeaseRoom::UsedUp,
+            used if used >= most - most / LEASES_SPARE_PART => LeaseRoom::Scarce,
+            _ => LeaseRoom::Enough,
+        }
     }
 
     pub(crate) fn has_leases(&self) -> bool {

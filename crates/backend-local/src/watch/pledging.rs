@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use holdfast_base::limits::LOCAL_PLEDGES_DIRECTORIES_PART;
 use holdfast_vfs::{
     FileKind, FileObject, FsError, FsResult, Handle, HeldPledge, LocalDeed, NobodyThere, Pledge, Wait,
 };
@@ -157,7 +158,7 @@ impl LocalBackend {
             }
         }
         // Each lease keeps a file open.
-        let is_proof = self.watch.0.local == LocalUse::Lazy && !self.watch.0.has_descriptors();
+        let is_proof = self.watch.0.local == LocalUse::Lazy && !self.watch.0.has_descriptors_for_readers();
         match self.sparing(|| object.io(For::Reading, &self.proc_fd)) {
             Ok(fd) => Ok(Some(Leasing { fd, lease, is_proof, may_be_busy: false })),
             // A local process's lease, or an ordinary user's write-only file.
@@ -233,7 +234,7 @@ impl Shared {
             Some(held) if held.can_join(what) => {}
             Some(held) if held.can_rise(what) => self.rise(&mut table, &handle, leasing?)?,
             Some(_) => return None,
-            None if table.held.len() >= self.pledges_max => return None,
+            None if !self.has_room(&table, what) => return None,
             None => {
                 let held = self.hold(&mut table, object, leasing)?;
                 table.descriptors += usize::from(held.fd.is_some());
@@ -241,6 +242,15 @@ impl Shared {
             }
         }
         self.guard(&mut table, &handle, what)
+    }
+
+    /// Whether one object more may be guarded.
+    fn has_room(&self, table: &Table, what: Pledge) -> bool {
+        let beyond = match what {
+            Pledge::Directory => self.pledges_max / LOCAL_PLEDGES_DIRECTORIES_PART,
+            Pledge::ReadFile | Pledge::ReadWritten | Pledge::WriteFile => 0,
+        };
+        table.held.len() < self.pledges_max + beyond
     }
 
     /// Begins to guard an object: first the mark, so that nothing is missed before the lease stands.
@@ -350,9 +360,10 @@ impl Shared {
         }
     }
 
-    /// Whether a lease may be kept, which keeps a file open.
-    fn has_descriptors(&self) -> bool {
-        self.table.lock().descriptors < self.descriptors_max
+    /// Whether a reader's lease may be kept, which keeps a file open. Half of the descriptors are left to writers': those can do
+    /// nothing without, and readers with a mark alone.
+    fn has_descriptors_for_readers(&self) -> bool {
+        self.table.lock().descriptors < self.descriptors_max / 2
     }
 
     /// Ends a lease whose place marks have taken: lets breakers go on, and the file be closed.

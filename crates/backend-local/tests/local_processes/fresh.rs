@@ -69,10 +69,16 @@ fn beyond_what_may_be_kept_open_readers_are_told_of_deeds_and_writers_promised_n
     must_be_root();
     let disk = Disk::make("xfs", &[]);
     for local in [LocalUse::Lazy, LocalUse::Strict] {
-        let w = world_with(disk.fresh(), local, |options| options.leases_max = 1);
-        let files = ["a", "b", "c"].map(|n| w.file(n));
+        let is_lazy = local == LocalUse::Lazy;
+        let w = world_with(disk.fresh(), local, |options| options.leases_max = 2);
+        let files = ["a", "b", "c", "d"].map(|n| w.file(n));
         let first = w.pledge(&files[0], Pledge::ReadFile, None);
-        let second = (local == LocalUse::Lazy).then(|| w.pledge(&files[1], Pledge::ReadFile, None));
+        assert_eq!(w.backend.lease_room(), LeaseRoom::Enough);
+        // Half is left to those who write, where readers can do without.
+        let leased = w.open(&files[3], BOTH);
+        let third = w.pledge(&files[3], Pledge::WriteFile, Some(&leased));
+        assert_eq!(w.backend.lease_room(), LeaseRoom::UsedUp);
+        let second = is_lazy.then(|| w.pledge(&files[1], Pledge::ReadFile, None));
         assert!(second.is_some() || w.try_pledge(&files[1], Pledge::ReadFile, None).is_none());
         let open = w.open(&files[2], BOTH);
         assert!(w.try_pledge(&files[2], Pledge::WriteFile, Some(&open)).is_none());
@@ -81,7 +87,15 @@ fn beyond_what_may_be_kept_open_readers_are_told_of_deeds_and_writers_promised_n
             done(w.run("echo more >> \"$1\"", "b"));
             assert!(w.is_told(&files[1], LocalDeed::OpenToWrite) && second.is_broken());
         }
-        assert!(!first.is_broken());
+        assert!(!first.is_broken() && !third.is_broken());
+        drop((third, leased));
+        assert_eq!(w.backend.lease_room(), LeaseRoom::Enough);
+        if is_lazy {
+            let by_marks = w.pledge(&files[3], Pledge::ReadFile, None);
+            let open = w.open(&files[2], BOTH);
+            drop(w.pledge(&files[2], Pledge::WriteFile, Some(&open)));
+            drop(by_marks);
+        }
         drop(first);
         drop(w.pledge(&files[2], Pledge::ReadFile, None));
     }

@@ -37,6 +37,14 @@ pub const RECALL_WAITERS_SHARE: usize = 4;
 /// How often, a millisecond apart, who wants to keep data of a file beside its writers waits for one of them or tries again.
 pub const BESIDE_ROUNDS_MAX: usize = 50;
 
+/// Of the promises that stand on a lease, the part that is asked back at once where leases are scarce: they are in few calls, and it is
+/// worth looking at all for the oldest.
+pub const LEASED_ASKED_PART: usize = 8;
+
+/// Milliseconds after that in which nothing more is asked back, while there are some left: a mount that has nothing to flush answers in
+/// less.
+pub const LEASED_ASKED_PAUSE_MS: u64 = 20;
+
 /// How often a call goes back to ask after promises it met before it tells its client to come again: new promises on
 /// what is in demand are the state engine's to refuse.
 pub const RECALL_ROUNDS_MAX: usize = 8;

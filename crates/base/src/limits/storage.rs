@@ -119,9 +119,19 @@ pub const LOCAL_UNLOCK_POLL_MS_MAX: u64 = 1_000;
 /// Locks of local processes that are waited for at once: a millisecond of looks at most.
 pub const LOCAL_UNLOCKS_AWAITED_MAX: usize = 512;
 
-/// Objects of one export that are guarded against local processes at once. Each costs a descriptor, a lease or a
-/// mark in the kernel (which pins the inode, 1 KiB) and 300 bytes here.
-pub const LOCAL_PLEDGES_MAX: usize = 65_536;
+/// Objects of one export that are guarded against local processes at once, beside a part more for directories. Each costs a mark in the
+/// kernel (which pins the inode, 1 KiB) and 300 bytes here. As many as may be promised of at all ([`CAPS_OBJECTS_MAX`](super::CAPS_OBJECTS_MAX)): so
+/// that it is the budget by memory that bounds them, which asks back the oldest.
+pub const LOCAL_PLEDGES_MAX: usize = 1 << 20;
+
+/// The part of those that directories may have beyond: without a directory's promise all that is done in it waits for the server.
+pub const LOCAL_PLEDGES_DIRECTORIES_PART: usize = 8;
+
+/// Of those, how many may keep a file open for a lease.
+pub const LOCAL_LEASES_MAX: usize = 65_536;
+
+/// The part of all leases that is kept free: when less is left, the oldest promises that stand on one are asked back.
+pub const LEASES_SPARE_PART: usize = 8;
 
 /// Bytes of fanotify events read at once: some thousand.
 pub const LOCAL_EVENT_BUFFER_BYTES: usize = 64 << 10;

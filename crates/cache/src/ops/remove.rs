@@ -297,8 +297,12 @@ impl Machine {
             Some(_) => CapSet::ALL_X,
             None => CapSet::ALL_S | CapSet::LINK_X,
         };
-        let first = wish(self.node(id)?);
-        let mut items = vec![(handle, self.want(Some(id), first, now))];
+        let first = self.want(Some(id), wish(self.node(id)?), now);
+        // Just recalled, it is not to be had again yet.
+        if !first.contains(CapSet::LINK_X) {
+            return Ok(false);
+        }
+        let mut items = vec![(handle, first)];
         let behind = self.nodes.get(&parent).and_then(|n| n.dir.as_ref()).map(|dir| {
             let from = dir.slot(name).map_or(0, |s| s.cookie);
             dir.entries(from).take(4 * ACQUIRE_ITEMS_MAX).map(|(_, _, id)| id).collect::<Vec<_>>()
@@ -308,7 +312,10 @@ impl Machine {
                 self.nodes.get(&id).filter(|n| !n.held.contains(CapSet::LINK_X) && n.recall.is_none());
             if let Some(handle) = lacking.and_then(|n| n.handle.clone()) {
                 let want = self.nodes.get(&id).map_or(CapSet::NONE, |n| wish(n));
-                items.push((handle, self.want(Some(id), want, now)));
+                let want = self.want(Some(id), want, now);
+                if want.contains(CapSet::LINK_X) {
+                    items.push((handle, want));
+                }
             }
             if items.len() >= ACQUIRE_ITEMS_MAX {
                 break;

@@ -129,3 +129,30 @@ fn what_is_not_below_a_directory_that_is_being_cleared_is_listed_without_claims(
     list(&mut world, rest);
     assert_eq!(wishes(&mut world), [false], "after a while it is over");
 }
+
+#[test]
+fn what_was_just_asked_back_is_not_asked_for_with_each_removal_beside_it() {
+    let mut world = planted(1, 40);
+    let top = lookup(&mut world, NodeId::ROOT, &Name::new(b"top"));
+    let dir = lookup(&mut world, top, &Name::new(b"d0"));
+    let files = list(&mut world, dir);
+    let there = |world: &World, above, name: &[u8]| world.server.fs.look(above, name).unwrap().unwrap();
+    let there_dir = there(&world, there(&world, ROOT, b"top"), b"d0");
+    for (name, _) in &files {
+        let file = there(&world, there_dir, name.as_bytes());
+        world.server.wants(1, file);
+    }
+    world.drain();
+    counted(&mut world);
+    let remove = |world: &mut World, name: &Name| {
+        world.run(0, |m, t, now| m.unlink(t, dir, name.as_bytes(), now)).unwrap();
+    };
+    files[..20].iter().for_each(|(name, _)| remove(&mut world, name));
+    let counts = counted(&mut world);
+    assert_eq!(counts.get("acquire"), None, "{counts:?}");
+    assert_eq!(counts["remove"], 20, "{counts:?}");
+    world.ms += holdfast_base::limits::REACQUIRE_PAUSE_MS;
+    files[20..].iter().for_each(|(name, _)| remove(&mut world, name));
+    let counts = counted(&mut world);
+    assert!(counts.values().sum::<usize>() <= 3, "all that are left with one question: {counts:?}");
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod lease_room;
 mod listing;
 mod random;
 mod reclaimed;

@@ -221,9 +221,14 @@ impl World {
         self.guarded.write(&self.cx(by), File::Stateless(&self.file), at, b"data")
     }
 
+    /// What was heard since this was asked last.
+    pub(crate) fn heard(&self) -> Vec<Effect> {
+        std::mem::take(&mut *self.ears.heard.lock())
+    }
+
     /// Who was asked to give back what, since last asked.
     pub(crate) fn recalled(&self) -> Vec<(ClientId, FileKey, StateId)> {
-        let heard = std::mem::take(&mut *self.ears.heard.lock());
+        let heard = self.heard();
         let recall = |effect| match effect {
             Effect::Recall { client, file, stateid, .. } => Some((client, file, stateid)),
             _ => None,
@@ -233,7 +238,7 @@ impl World {
 
     /// By what the one recall that was heard of is answered.
     pub(crate) fn recall_token(&self) -> DelegationToken {
-        let heard = std::mem::take(&mut *self.ears.heard.lock());
+        let heard = self.heard();
         let token = heard.into_iter().find_map(|effect| match effect {
             Effect::Recall { token, .. } => Some(token),
             _ => None,
@@ -255,7 +260,7 @@ impl World {
 
     /// Recalls sent until now, since last asked.
     pub(crate) fn recalls(&self) -> usize {
-        let heard = std::mem::take(&mut *self.ears.heard.lock());
+        let heard = self.heard();
         heard.iter().filter(|effect| matches!(effect, Effect::Recall { .. })).count()
     }
 }

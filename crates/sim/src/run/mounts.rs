@@ -60,6 +60,11 @@ pub fn run_mounts(seed: u64, options: Options) -> std::io::Result<Outcome> {
         world.oracles.violated(format!("the world cannot be furnished: {error:?}"));
     }
     super::plant_in_disk(&world, options.plant);
+    // By numbers of its own, so that what else happens in a world is what it was.
+    let mut leases = Rng::new(seed ^ 0x6c65_6173_6573);
+    if leases.percent(25) {
+        world.machine.disk.be_short_of_leases(leases.pick(&[1, 3, 10]));
+    }
     world.start_server(world.next_death(), world.next_down_ms());
     for host in 0..plan.mounts {
         mount(&world, host, &plan, &mut rng);

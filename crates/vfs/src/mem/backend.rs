@@ -27,7 +27,7 @@ use crate::open::{
     Advice, Advised, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode,
     Read, Region, RemoveKind, RenameFlags, Seek, Spare, Written, XattrMode,
 };
-use crate::pledge::{HeldPledge, LocalListener, Pledge};
+use crate::pledge::{HeldPledge, LeaseRoom, LocalListener, Pledge};
 
 fn mem_file(file: &Arc<dyn FileObject>) -> FsResult<&MemFile> {
     // `&**` so that the object is asked, not the `Arc` around it.
@@ -453,6 +453,10 @@ impl Backend for MemBackend {
         _: Option<&Arc<dyn FileObject>>,
     ) -> FsResult<Option<HeldPledge>> {
         self.make_pledge(object, what)
+    }
+
+    fn lease_room(&self) -> LeaseRoom {
+        self.state().hooks.lease_room
     }
 
     fn listen(&self, listener: Weak<dyn LocalListener>) {

@@ -9,6 +9,7 @@ use crate::data::Touched;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::open::{Advice, LockKind};
+use crate::pledge::LeaseRoom;
 
 impl MemBackend {
     /// From now on every `n`-th call that may not wait answers [`FsError::WouldBlock`]; 0 switches it off.
@@ -43,6 +44,11 @@ impl MemBackend {
     /// The next write first does this, as on a disk that keeps it waiting: nothing of the file system is locked meanwhile.
     pub fn before_next_write(&self, act: impl FnOnce() + Send + 'static) {
         self.state().hooks.before_write = Some(Box::new(act));
+    }
+
+    /// What [`crate::Backend::lease_room`] answers from now on.
+    pub fn set_lease_room(&self, room: LeaseRoom) {
+        self.state().hooks.lease_room = room;
     }
 
     /// Whether [`crate::Backend::read_span`] gives descriptors (of temporary files) rather than `None`.

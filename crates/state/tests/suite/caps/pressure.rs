@@ -207,3 +207,36 @@ fn when_memory_runs_short_capabilities_are_asked_back_the_less_is_left_the_more(
     assert_eq!(asked_with(512 << 20), (400 - room(200)).div_ceil(CAPS_PRESSED_PARTS));
     assert_eq!(asked_with(0), 40);
 }
+
+#[test]
+fn what_stands_on_something_scarce_is_asked_back_by_age_and_nothing_beside_it() {
+    let (mut world, a, b) = world_of_two();
+    for file in 0..6 {
+        let owner = if file % 2 == 0 { a } else { b };
+        assert_eq!(world.acquire(owner, FileKey(file), CapSet::ALL_X).held, CapSet::ALL_X);
+    }
+    shared(&mut world, a, 100..103);
+    world.settle();
+    let among: Vec<_> = (0..6).map(|file| (if file % 2 == 0 { a } else { b }, FileKey(file))).collect();
+    let asked = |world: &mut World, most: usize| -> Vec<(ClientId, u128, CapSet)> {
+        // In whatever order they are counted up, and with some that hold nothing of the kind.
+        let mut among = among.clone();
+        among.reverse();
+        among.extend([(a, FileKey(100)), (b, FileKey(4)), (ClientId(99), FileKey(1))]);
+        let now = world.now;
+        world.engine.caps_ask_oldest_back(among, most, CapSet::FILE_X_ALONE, now);
+        let recalls = world.settle().into_iter().filter_map(|effect| match effect {
+            Effect::CapRecall { client, file, keep, .. } => Some((client, file.0, keep)),
+            _ => None,
+        });
+        recalls.collect()
+    };
+    let rest = CapSet::ALL_X.without(CapSet::FILE_X_ALONE);
+    let mut first = asked(&mut world, 2);
+    first.sort_unstable_by_key(|(_, file, _)| *file);
+    assert_eq!(first, [(a, 0, rest), (b, 1, rest)]);
+    assert!(asked(&mut world, 2).is_empty(), "these are on their way back");
+    assert_eq!(asked(&mut world, 3), [(a, 2, rest)]);
+    world.engine.caps_path(b, false);
+    assert_eq!(asked(&mut world, 6), [(a, 4, rest)], "who cannot answer would lose all");
+}
