@@ -316,6 +316,8 @@ impl Machine {
             out.push(Change::Put(key(family::KEPT, kept.txn), put.0.into()));
             if is_executed {
                 out.push(Change::Put(key(family::EXECUTED, kept.txn), executed_record(kept)));
+            } else if former.as_ref().is_some_and(|(was_executed, _)| *was_executed) {
+                out.push(Change::Remove(key(family::EXECUTED, kept.txn)));
             }
             journal.kept.insert(kept.txn, (is_executed, places));
             if let Some((_, places)) = former {

@@ -19,6 +19,7 @@ use holdfast_wire::caps::{
 use holdfast_xdr::{Decode, Encode, Reader, from_bytes};
 
 use crate::lane::{Lane, Txn, Waiting};
+use crate::members::Member;
 use crate::ops::{Done, Run};
 use crate::outcome::Outcome;
 use crate::program::refuse;
@@ -62,12 +63,12 @@ impl Drop for Executing<'_> {
 impl Caps {
     /// What its client hears instead: that it is grace, that it is gone, or DELAY when the time is over in which it was to give
     /// something back.
-    fn executes(&self, client: ClientId) -> Result<Executing<'_>, CapsStat> {
+    fn executes(&self, Member { client, epoch, .. }: Member) -> Result<Executing<'_>, CapsStat> {
         let admitted = self.parts.manager.quiet(|engine, now| {
             if engine.grace().is_on(now) {
                 return Err(CapsStat::Grace);
             }
-            engine.caps_executes(client, now).map_err(|why| match why {
+            engine.caps_executes(client, epoch, now).map_err(|why| match why {
                 StateError::Delay => CapsStat::Delay,
                 _ => CapsStat::BadTicket,
             })
@@ -131,11 +132,10 @@ impl Caps {
         let Ok(batch) = from_bytes::<BatchArgs<'_>>(&args) else {
             return pending.finish(CallOutcome::Garbage);
         };
-        // It may have lost what it believes it holds while it waited.
-        if self.members.of(batch.ticket).is_none_or(|member| member.incarnation != lane.incarnation) {
-            return refuse(pending, CapsStat::BadTicket);
-        }
-        let mut executing = match self.executes(actor.client) {
+        // It may have lost what it believes it holds while it waited; also where its ticket is just about to end.
+        let member = self.members.of(batch.ticket).filter(|member| member.incarnation == lane.incarnation);
+        let Some(member) = member else { return refuse(pending, CapsStat::BadTicket) };
+        let mut executing = match self.executes(member) {
             Ok(executing) => executing,
             Err(stat) => return refuse(pending, stat),
         };

@@ -31,17 +31,16 @@ impl Inner {
         if has_state {
             self.tell(&Event::Restarted);
         }
-        let reclaim_each = |files: &[_]| {
-            // What was claimed may have been so of a life that is over.
-            let broke = |_: &_| self.todo.work.lock().reclaim = Reclaim::Underway;
-            self.reclaim_each(session, files).inspect_err(broke)
-        };
+        // What was claimed may have been so of a life that is over.
+        let broke = |_: &_| self.todo.work.lock().reclaim = Reclaim::Underway;
+        let reclaim_each = |files: &[_]| self.reclaim_each(session, files).inspect_err(broke);
         let mut lost = reclaim_each(&files)?;
         if lost.is_none() {
             // It may have restarted again meanwhile, behind a session that outlives that.
             lost = reclaim_each(&self.files.all())?;
         }
         let Some(lost) = lost else {
+            broke(&Setback::Again);
             self.lose_session(session);
             return Err(Setback::Again);
         };

@@ -201,14 +201,15 @@ impl Manager {
         self.clock().now().after_ms(RECALL_WAIT_MS)
     }
 
-    /// Recalls what stands in the way of a wish, and waits a little.
+    /// Recalls what stands in the way of a wish, and waits a little, counted from the recall's begin: behind who does not answer
+    /// nobody is to wait again and again.
     fn clear_the_way(&self, request: &CapRequest, until: Instant) {
         let CapRequest { client, file, want, .. } = *request;
         loop {
             let seen = self.recalls.count();
             let asked = self.step(|engine, now| (engine.caps_contend(file, want, client, now), now));
-            let Ok((Contention::Recalling { .. }, now)) = asked else { return };
-            let left = until.ms_since(now);
+            let Ok((Contention::Recalling { since }, now)) = asked else { return };
+            let left = until.ms_since(now).min(RECALL_WAIT_MS.saturating_sub(now.ms_since(since)));
             if left == 0 || !self.recalls.wait(seen, left) {
                 return;
             }

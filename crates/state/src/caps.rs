@@ -376,16 +376,18 @@ impl Engine {
         self.caps_drop_all(client, now);
     }
 
-    /// A batch of a client is about to be executed. It shows that the client flushes. [`Engine::caps_executed`] is due.
+    /// A batch is about to be executed, of a client that said it in this epoch. It shows that the client flushes.
+    /// [`Engine::caps_executed`] is due.
     ///
     /// While it is executed nothing is taken from its client: what it does must not come behind the back of who gets what the client
     /// has. So none is begun any more when the client has not given back in time what it was asked for: it keeps that for as long as
     /// what had begun by then, and not for as long as it sends batches.
     ///
     /// # Errors
-    /// `Delay` when a recall's time is over; `StaleClientid` when the client is gone, for whom nothing is done any more.
-    pub fn caps_executes(&mut self, client: ClientId, now: Instant) -> Result<(), StateError> {
-        if !self.caps.clients.contains_key(&client) {
+    /// `Delay` when a recall's time is over; `StaleClientid` when the client is gone, or going, for whom nothing is done any more, and when it
+    /// has lost what it held since: it is to hear of that first, for others may have it by now.
+    pub fn caps_executes(&mut self, client: ClientId, epoch: u64, now: Instant) -> Result<(), StateError> {
+        if self.caps_epoch(client) != Some(epoch) || self.is_leaving(client) {
             return Err(StateError::StaleClientid);
         }
         if self.caps_is_overdue(client, now) {

@@ -43,6 +43,14 @@ impl Promises for Shared {
         self.look_for_work(machine);
     }
 
+    fn given_up(&self) {
+        if self.offline.is_some() {
+            // Nobody may come to ask: whoever looks whether it is back greets it.
+            return self.went_away();
+        }
+        self.renewed(Vec::new());
+    }
+
     fn lapsed(&self) {
         // Who works without the server relies on what it last knew, and compares when it is back.
         if self.offline.is_some() {

@@ -173,20 +173,26 @@ fn to_a_server_that_knows_nothing_nothing_comes_that_is_on_disk_and_handles_name
     }
 }
 
-/// The server is killed: it has done all of it, and knows of it what is on record behind what its client was done with. Gives what
-/// comes out then, up to the last that was sent.
+impl World {
+    /// The server is killed: it has done all of it, and knows of it what is on record behind what its client was done with.
+    fn kill(&mut self) {
+        let now = self.now();
+        let machine = &mut self.clients[0].machine;
+        let told = machine.done_through();
+        let lane = self.server.lanes.get_mut(&0).unwrap();
+        (lane.executed, lane.done) = (told, told);
+        lane.made.clear();
+        lane.sent.clear();
+        self.server.restart();
+        machine.caps_lost(now);
+        machine.resume(Some(told), told, now);
+    }
+}
+
+/// What comes out when the server was killed, up to the last that was sent.
 fn killed(world: &mut World) -> Vec<Batch> {
-    let now = world.now();
-    let machine = &mut world.clients[0].machine;
-    let told = machine.done_through();
-    let lane = world.server.lanes.get_mut(&0).unwrap();
-    (lane.executed, lane.done) = (told, told);
-    lane.made.clear();
-    lane.sent.clear();
-    world.server.restart();
-    machine.caps_lost(now);
-    machine.resume(Some(told), told, now);
-    let mut again = Vec::new();
+    world.kill();
+    let (mut again, now) = (Vec::new(), world.now());
     while let Some(batch) = world.clients[0].machine.take_batch(now) {
         again.push(batch);
     }
@@ -272,18 +278,28 @@ fn what_was_never_made_is_named_by_nothing_to_a_server_that_was_killed() {
 /// Its daemon may be killed next: the next one names it so, too, for it has no word of what was kept no longer.
 #[test]
 fn what_is_named_otherwise_is_so_in_the_records() {
-    let (mut world, [_, _, third], handle, _) = named_one_by_the_other();
-    world.kept = Some(Default::default());
-    world.clients[0].machine.follow();
-    world.keep(0);
-    killed(&mut world);
-    world.keep(0);
-    let (records, now) = (world.kept.clone().unwrap(), world.now());
-    let mut next = Machine::restore(&records, Settings::full(), now).unwrap();
-    next.resume(Some(next.done_through()), 0, now);
-    let again = next.take_batch(now).expect("it is not on the disk");
-    assert_eq!(again.txn, third.txn);
-    let by_handle =
-        |op: &Mutation| matches!(op, Mutation::Link { object: Target::Handle(of), .. } if *of == handle);
-    assert!(again.ops.iter().all(by_handle), "{again:?}");
+    let records = [false, true].map(|is_heard| {
+        let (mut world, [_, _, third], handle, _) = named_one_by_the_other();
+        world.kept = Some(Default::default());
+        world.clients[0].machine.follow();
+        if is_heard {
+            let disk = world.server.clone();
+            execute(&mut world, &third, 0);
+            world.server = disk;
+        }
+        world.keep(0);
+        world.kill();
+        world.keep(0);
+        let (records, now) = (world.kept.clone().unwrap(), world.now());
+        let mut next = Machine::restore(&records, Settings::full(), now).unwrap();
+        next.resume(Some(next.done_through()), 0, now);
+        let again = next.take_batch(now).expect("it is not on the disk");
+        assert_eq!(again.txn, third.txn);
+        let by_handle =
+            |op: &Mutation| matches!(op, Mutation::Link { object: Target::Handle(of), .. } if *of == handle);
+        assert!(again.ops.iter().all(by_handle), "{again:?}");
+        records.into_keys().collect::<std::collections::BTreeSet<_>>()
+    });
+    let [unheard, heard] = records;
+    assert_eq!(heard, unheard, "nothing tells that it was executed, for that is lost");
 }

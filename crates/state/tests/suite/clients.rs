@@ -82,14 +82,14 @@ fn a_restarted_client_does_not_replace_itself_while_something_of_it_is_being_exe
     let new = world.exchange("a", 2).unwrap();
     world.sequence(session, 0, 1).unwrap();
     assert_eq!(world.create(new.client, new.next_seqid), Err(StateError::Delay));
-    world.engine.caps_executes(old, world.now).unwrap();
+    world.engine.caps_executes(old, 0, world.now).unwrap();
     world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, world.now);
     assert_eq!(world.create(new.client, new.next_seqid), Err(StateError::Delay), "a batch is");
     world.engine.caps_executed(old, 0, world.now);
     assert!(world.engine.sessions().get(session).is_some(), "nothing is released by being asked");
     let made = world.create(new.client, new.next_seqid).unwrap();
     assert!(world.settle().contains(&Effect::ForgetClient(old)));
-    let refused = world.engine.caps_executes(old, world.now);
+    let refused = world.engine.caps_executes(old, 0, world.now);
     assert_eq!(refused, Err(StateError::StaleClientid), "nothing is done for who has gone");
     // Who has replaced it makes another session, whatever of him is being executed.
     world.sequence(made.id, 0, 1).unwrap();
@@ -102,7 +102,7 @@ fn a_client_is_not_destroyed_while_a_batch_of_it_is_being_executed() {
     let (client, session) = world.client("a", 1);
     world.engine.caps_hello(client).unwrap();
     world.engine.destroy_session(session, 0).unwrap();
-    world.engine.caps_executes(client, world.now).unwrap();
+    world.engine.caps_executes(client, 0, world.now).unwrap();
     assert_eq!(world.engine.destroy_clientid(client, world.now), Err(StateError::Delay));
     world.engine.caps_executed(client, 0, world.now);
     world.engine.destroy_clientid(client, world.now).unwrap();

@@ -107,6 +107,7 @@ mod tests {
             Vec::new()
         }
         fn renewed(&self, _: Vec<holdfast_cache::Reclaimed>) {}
+        fn given_up(&self) {}
         fn lapsed(&self) {}
         fn regained(&self) {}
         fn done_through(&self) -> u64 {

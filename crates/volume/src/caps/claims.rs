@@ -14,29 +14,28 @@ use super::{Failure, convert};
 /// How long a claim that the server puts off is made again. Others wait for it, and nothing but what is cached hangs on it.
 const CLAIMS_PUT_OFF: Duration = Duration::from_secs(3);
 
-/// Asks how that looks which is about to be done again, and claims what is held, in grace. What the server refuses is lost.
+/// Asks how that looks which is about to be done again, and claims what is held, in grace. What the server refuses is lost. What is not
+/// known of that which is done again would be written over, whoever has written it since: so that is asked until it is known.
 ///
 /// # Errors
-/// In grace, what kept it from being claimed: it may be had yet.
+/// What kept it from being asked or claimed: it may be had yet. `Delay` where somebody else is still waited for.
 pub(super) fn claim_all(
     told: &HelloOk,
     (questions, held): (&[Reclaim], &[Reclaim]),
     (send, cancel): (Sender<'_>, &Cancel),
 ) -> Result<Vec<Reclaimed>, Failure> {
     let mut all = Vec::new();
-    match claim(told.ticket, questions, &mut all, (send, cancel)) {
-        Ok(()) => {}
-        // Nothing is kept by it, and nothing can be claimed.
-        Err(failure) if !told.in_grace => tracing::debug!(?failure, "what is done again was not looked at"),
-        Err(failure) => return Err(failure),
+    if claim(told.ticket, questions, &mut all, (send, cancel))? > 0 {
+        return Err(Failure::Refused(CapsStat::Delay));
     }
     if told.in_grace {
+        // What is put off for longer is lost.
         claim(told.ticket, held, &mut all, (send, cancel))?;
     }
     Ok(all)
 }
 
-/// What comes of these. What the server puts off is asked again, for a while.
+/// What comes of these. What the server puts off is asked again, for a while; how many it has put off all that time.
 ///
 /// # Errors
 /// What broke under it.
@@ -45,7 +44,7 @@ fn claim(
     held: &[Reclaim],
     all: &mut Vec<Reclaimed>,
     (send, cancel): (Sender<'_>, &Cancel),
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     let (mut pause, until) = (DELAY_MIN, Instant::now() + CLAIMS_PUT_OFF);
     let mut due: Vec<_> = held.iter().collect();
     loop {
@@ -82,8 +81,7 @@ fn claim(
             }
         }
         if put_off.is_empty() || Instant::now() >= until {
-            // What is put off for longer is lost.
-            return Ok(());
+            return Ok(put_off.len());
         }
         pause_for(pause, cancel)?;
         pause = (pause * 2).min(DELAY_MAX);
@@ -167,12 +165,14 @@ mod tests {
         }
         let (came, calls) = claimed((1, 1), true, breaks_at(2));
         assert_eq!((came.map(|all| all.len()), calls), (Ok(2), vec![1, 1]));
-        let (came, calls) = claimed((1, 1), false, breaks_at(0));
+        let (came, _) = claimed((1, 1), false, breaks_at(0));
         assert_eq!(
-            (came.map(|all| all.len()), calls),
-            (Ok(0), vec![1]),
-            "nothing can be had by coming again"
+            came.map(|all| all.len()),
+            Err(Failure::Disconnected),
+            "what others have written is asked for"
         );
+        let (came, calls) = claimed((1, 1), false, breaks_at(1));
+        assert_eq!((came.map(|all| all.len()), calls), (Ok(1), vec![1]), "and nothing can be claimed");
     }
 
     #[test]
@@ -189,5 +189,10 @@ mod tests {
         let (came, _) = claimed((0, 3), true, put_off_until(usize::MAX));
         assert_eq!(came.map(|all| all.len()), Ok(2), "the others are not lost for it");
         assert!(begun.elapsed() < 2 * CLAIMS_PUT_OFF);
+        for in_grace in [false, true] {
+            let (came, _) = claimed((3, 1), in_grace, put_off_until(usize::MAX));
+            let came = came.map(|all| all.len());
+            assert_eq!(came, Err(Failure::Refused(CapsStat::Delay)), "somebody writes what is asked about");
+        }
     }
 }

@@ -203,7 +203,7 @@ impl Inner {
             neighbour.lose_all();
         }
         if let Some(promises) = self.promises() {
-            promises.renewed(Vec::new());
+            promises.given_up();
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) trait Promises: Send + Sync {
     fn in_question(&self) -> Vec<Reclaim>;
     /// Everything held is lost, but for what was claimed again.
     fn renewed(&self, reclaimed: Vec<Reclaimed>);
+    /// Everything held is lost, and the server could not be asked for it.
+    fn given_up(&self);
     /// Nothing held is to be relied on, nor what is promised until further notice: the lease may be over.
     fn lapsed(&self);
     /// What is promised from now on may be relied on again.

@@ -9,7 +9,8 @@ use super::*;
 
 impl World {
     fn begin_batch(&mut self, client: ClientId) -> Result<(), StateError> {
-        self.engine.caps_executes(client, self.now)
+        let epoch = self.engine.caps_epoch(client).unwrap_or_default();
+        self.engine.caps_executes(client, epoch, self.now)
     }
 
     fn end_batch(&mut self, client: ClientId, bytes: u64) {
@@ -40,6 +41,22 @@ fn nobody_loses_anything_by_lease_or_recall_while_a_batch_of_his_is_being_execut
     world.end_batch(a, 0);
     assert!(world.is_clear(FILE, Deed::ReadData, Some(b)), "at once");
     assert_eq!(world.engine.caps_epoch(a), epoch.map(|epoch| epoch + 1));
+    world.begin_batch(a).unwrap();
+    world.end_batch(a, 0);
+}
+
+#[test]
+fn who_has_lost_what_it_held_is_to_hear_of_that_before_a_batch_of_its_is_begun() {
+    let (mut world, a, b) = world_of_short_recalls();
+    let epoch = world.engine.caps_epoch(a).unwrap();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    world.recalled_by(FILE, Deed::ReadData, Some(b));
+    world.pass(RECALL_MS + 1);
+    assert_eq!(world.engine.caps_executes(a, epoch, world.now), Err(StateError::Delay));
+    world.tick();
+    let begun = world.engine.caps_executes(a, epoch, world.now);
+    assert_eq!(begun, Err(StateError::StaleClientid), "it was sent, or put off, before the loss");
+    world.engine.caps_hello(a).unwrap();
     world.begin_batch(a).unwrap();
     world.end_batch(a, 0);
 }
