@@ -299,6 +299,7 @@ impl Machine {
                     handle: object.handle.clone(),
                     keep: CapSet::NONE,
                     seq: grant.seq,
+                    life: self.life,
                 });
                 if let Ok(node) = self.node_mut(id) {
                     node.seq = grant.seq;

@@ -217,7 +217,7 @@ impl Machine {
             self.forgot_holder = self.tick();
         }
         self.early.insert(handle.clone(), seq);
-        let release = Release { handle: handle.clone(), keep: CapSet::NONE, seq };
+        let release = Release { handle: handle.clone(), keep: CapSet::NONE, seq, life: self.life };
         self.releasing.push((self.last_invalidation, release));
     }
 

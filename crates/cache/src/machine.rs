@@ -148,6 +148,8 @@ pub struct Machine {
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) recalling: Vec<NodeId>,
     pub(crate) releases: Vec<Release>,
+    /// How often all that was held was lost: to what is given back, the server's life.
+    pub(crate) life: u64,
     /// Those that wait for the kernel alone, each for this invalidation.
     pub(crate) releasing: Vec<(u64, Release)>,
     pub(crate) leases: crate::leases::Leases,
@@ -222,6 +224,7 @@ impl Machine {
             deferred: Vec::new(),
             recalling: Vec::new(),
             releases: Vec::new(),
+            life: 0,
             releasing: Vec::new(),
             leases: crate::leases::Leases::default(),
             invalidations: VecDeque::new(),

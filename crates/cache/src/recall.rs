@@ -128,15 +128,24 @@ impl Machine {
     }
 
     /// These did not reach the server: they come out again.
-    pub fn releases_lost(&mut self, lost: Vec<Release>) {
+    pub fn releases_lost(&mut self, mut lost: Vec<Release>) {
+        lost.retain(|release| self.is_of_this_life(release));
         self.releases.extend(lost);
         self.progress += 1;
     }
 
+    /// Whether what was given back is still to be. A server that began anew, or took all, counts its grants anew: under an old
+    /// number it would take back what it has granted since. To be asked before each try, once the ticket for it is known.
+    #[must_use]
+    pub const fn is_of_this_life(&self, release: &Release) -> bool {
+        release.life == self.life
+    }
+
     /// The server did not take the release, as a grant that is on its way had come before it.
     pub fn release_crossed(&mut self, handle: &Handle) {
+        let life = self.life;
         let Some(node) = self.by_handle(handle) else { return };
-        let release = Release { handle: handle.clone(), keep: node.held, seq: node.seq };
+        let release = Release { handle: handle.clone(), keep: node.held, seq: node.seq, life };
         if node.recall.is_none() {
             self.releases.push(release);
         }
@@ -195,7 +204,7 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return true };
         if let Some(handle) = node.handle.clone() {
             let (keep, seq) = (node.held & recall.keep, node.seq);
-            self.releases.push(Release { handle, keep, seq });
+            self.releases.push(Release { handle, keep, seq, life: self.life });
         }
         true
     }
@@ -215,7 +224,7 @@ impl Machine {
             return;
         }
         let (Some(handle), keep, seq) = (node.handle.clone(), node.held.shared(), node.seq) else { return };
-        self.releases.push(Release { handle, keep, seq });
+        self.releases.push(Release { handle, keep, seq, life: self.life });
         if let Some(node) = self.nodes.get_mut(&id) {
             node.held = keep;
         }

@@ -19,10 +19,10 @@ impl Machine {
     /// back, which goes to it.
     pub fn lapsed(&mut self, now: Now) {
         let asked_back = (std::mem::take(&mut self.releases), std::mem::take(&mut self.deferred));
-        let waiting = std::mem::take(&mut self.releasing);
+        let (waiting, life) = (std::mem::take(&mut self.releasing), self.life);
         self.caps_lost(now);
         (self.releases, self.deferred) = asked_back;
-        self.releasing = waiting;
+        (self.releasing, self.life) = (waiting, life);
         self.has_lapsed = true;
     }
 
@@ -62,7 +62,8 @@ impl Machine {
         }
         self.early.clear();
         self.deferred.clear();
-        // Of what was held before nothing is to be given back; what is asked back now still is.
+        // Of what was held before nothing is to be given back, nor of what is on its way; what is asked back now still is.
+        self.life += 1;
         self.releases.clear();
         self.releasing.clear();
         self.lose_leases();

@@ -64,6 +64,8 @@ pub struct Release {
     pub keep: CapSet,
     /// The last grant or recall seen.
     pub seq: u64,
+    /// In which life of the server: another counts anew ([`Machine::is_of_this_life`](crate::Machine::is_of_this_life)).
+    pub life: u64,
 }
 
 /// Capabilities to claim again after the server restarted.

@@ -113,8 +113,8 @@ impl Machine {
                 self.handles.remove(handle);
             }
             if !node.held.is_empty() && !node.is_over {
-                let keep = CapSet::NONE;
-                self.releases.push(Release { handle: handle.clone(), keep, seq: node.seq });
+                let (keep, life) = (CapSet::NONE, self.life);
+                self.releases.push(Release { handle: handle.clone(), keep, seq: node.seq, life });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the server asks for and tells by itself, handed to the machine.
 
-use holdfast_cache::{Batch, CapSet, Handle, Reclaim, Reclaimed};
+use holdfast_cache::{Batch, CapSet, Handle, Reclaim, Reclaimed, Release};
 
 use crate::caps::Promises;
 use crate::volume::Shared;
@@ -74,6 +74,11 @@ impl Promises for Shared {
     fn awaits(&self, batch: &Batch) -> bool {
         let machine = self.machine.lock();
         machine.awaits(batch) && !machine.is_superseded(batch)
+    }
+
+    fn is_due(&self, release: &Release) -> bool {
+        // Who works without the server tells the machine of the loss when it has compared.
+        !self.must_renew() && self.machine.lock().is_of_this_life(release)
     }
 
     fn must_renew(&self) -> bool {

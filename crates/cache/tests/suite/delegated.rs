@@ -126,7 +126,10 @@ fn a_recall_takes_the_admission_with_it() {
     machine.recalled(&handle(), CapSet::NONE, 2, now(3));
     assert!(!opens_unasked(&mut machine, node, 2000, READ));
     machine.release(fh, now(3));
-    assert_eq!(given_back(&mut machine, now(3)), [Release { handle: handle(), keep: CapSet::NONE, seq: 2 }]);
+    assert_eq!(
+        given_back(&mut machine, now(3)),
+        [Release { handle: handle(), keep: CapSet::NONE, seq: 2, life: 0 }]
+    );
     open_asking(&mut machine, node, 3000, READ, grant(SHARED, 3));
     assert!(!opens_unasked(&mut machine, node, 2000, READ), "rights may have changed since");
 }

@@ -401,7 +401,7 @@ fn recalled_while_changed(keep: CapSet, is_to_be_changed: bool) {
     }
     let released = machine.take_releases(now);
     let (last, before) = released.split_last().expect("released");
-    assert_eq!(*last, Release { handle, keep, seq: u64::MAX / 2 });
+    assert_eq!(*last, Release { handle, keep, seq: u64::MAX / 2, life: 0 });
     assert!(
         before.iter().all(|r| r.keep == CapSet::ALL_S),
         "what is in it is given back with it: {before:?}"
@@ -512,7 +512,10 @@ fn what_was_reclaimed_and_is_recalled_before_its_client_knows_is_released() {
     world.check(0);
     world.invalidate(0);
     let released = world.clients[0].machine.take_releases(now);
-    assert!(released.contains(&Release { handle, keep: CapSet::NONE, seq: 1 << 40 }), "{released:?}");
+    assert!(
+        released.contains(&Release { handle, keep: CapSet::NONE, seq: 1 << 40, life: 0 }),
+        "{released:?}"
+    );
 }
 
 #[test]
@@ -1006,4 +1009,37 @@ fn fsync_does_not_wait_for_the_age_of_a_truncation_that_goes_before_its_data() {
     let machine = &mut world.clients[0].machine;
     machine.batch_done(batch.txn, results, 0, now);
     assert!(machine.take_write(now).is_some(), "and the data behind it");
+}
+
+#[test]
+fn what_was_being_given_back_as_the_server_began_anew_is_not_given_back_to_the_next() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (file, fh) = create(&mut world, dir, "f", b"x");
+    close(&mut world, fh).unwrap();
+    world.drain();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let handle = machine.handle_of(file).unwrap();
+    let mut recalled = |machine: &mut Machine, seq| {
+        machine.recalled(&handle, CapSet::NONE, seq, now);
+        let told = machine.take_invalidations();
+        told.iter().for_each(|invalidation| machine.invalidated(invalidation.number));
+        machine.take_releases(now)
+    };
+    let under_way = recalled(machine, u64::MAX / 4);
+    assert!(!under_way.is_empty());
+    // It is not known whether the server goes on: it may still wait.
+    machine.lapsed(now);
+    assert!(under_way.iter().all(|release| machine.is_of_this_life(release)));
+    machine.releases_lost(under_way);
+    let under_way = machine.take_releases(now);
+    assert!(!under_way.is_empty());
+    machine.caps_lost(now);
+    assert!(!under_way.iter().any(|release| machine.is_of_this_life(release)));
+    machine.releases_lost(under_way);
+    assert_eq!(machine.take_releases(now), []);
+    let of_this = recalled(machine, 7);
+    assert!(of_this.iter().any(|release| (&release.handle, release.seq) == (&handle, 7)), "{of_this:?}");
+    assert!(of_this.iter().all(|release| machine.is_of_this_life(release)));
 }

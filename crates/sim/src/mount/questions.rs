@@ -165,7 +165,11 @@ impl Mount {
                 });
                 encoded(&ReleaseArgs { ticket, items: items.collect() })
             };
-            let reply = self.call(CapsProc::Release, args).await?;
+            let is_due = || {
+                let is_due = |one| self.touch(|machine, _| machine.is_of_this_life(one)).unwrap_or_default();
+                some.first().is_none_or(is_due)
+            };
+            let reply = self.call_while(is_due, CapsProc::Release, args).await?;
             let told: ReleaseOk = checked(&reply).map_err(Failure::Refused)?;
             for (release, told) in some.iter().zip(told.items) {
                 if told.into_result() == Err(CapsStat::Crossed) {

@@ -119,6 +119,9 @@ mod tests {
         fn awaits(&self, _: &Batch) -> bool {
             true
         }
+        fn is_due(&self, _: &holdfast_cache::Release) -> bool {
+            true
+        }
         fn can_force(&self, _: bool) {}
         fn resume(&self, _: Option<u64>, _: u64, _: bool) {}
     }

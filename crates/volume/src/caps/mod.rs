@@ -68,6 +68,8 @@ pub(crate) trait Promises: Send + Sync {
     fn must_renew(&self) -> bool;
     /// Whether the result of this batch, as it came out, is waited for: it may be to come out again.
     fn awaits(&self, batch: &Batch) -> bool;
+    /// Whether this is still to be given back: it may be of a former life of the server.
+    fn is_due(&self, release: &Release) -> bool;
     /// Whether batches can be answered when they are on the disk of the server that was greeted: it may be another than before.
     fn can_force(&self, can: bool);
     /// The server knows of these transactions, and of all that it was heard to have executed where it tells no number; or,

@@ -215,7 +215,10 @@ impl Inner {
             if let Some(neighbour) = self.neighbour.get() {
                 some.iter().for_each(|release| neighbour.keep(&release.handle, release.keep));
             }
-            let reply = self.call(CapsProc::Release, &Cred::own(), cancel, |ticket, w| {
+            // All of these came out together.
+            let is_due =
+                || self.promises().zip(some.first()).is_none_or(|(promises, one)| promises.is_due(one));
+            let reply = self.call_while(&is_due, CapsProc::Release, &Cred::own(), cancel, |ticket, w| {
                 let items = given.iter().map(|(handle, keep, seq)| ReleaseItem {
                     handle: of_wire(handle),
                     keep: *keep,
