@@ -315,7 +315,7 @@ impl Backend for LocalBackend {
     }
 
     fn lease_room(&self) -> LeaseRoom {
-        self.watch.lease_room()
+        self.watch.lease_room(self.root.fs.handles)
     }
 
     fn pledge_seconds(&self) -> Option<u64> {

@@ -100,11 +100,11 @@ impl Manager {
         if request.is_beside_writers && until.is_some() {
             return self.acquire_beside_writers(request, on);
         }
-        let first = self.acquire_guarded(request, on)?;
+        let (grant, end) = self.acquire_guarded(request, on)?;
         if !request.want.contains(CapSet::FILE_X) {
-            return Ok(first.0);
+            return Ok(grant);
         }
-        let (grant, end) = self.heed_lease_room(request, on, until, first)?;
+        self.heed_lease_room(on);
         if end != End::Unguarded || request.reclaim.is_some() {
             return Ok(grant);
         }
@@ -131,11 +131,7 @@ impl Manager {
     }
 
     /// Says as well how it ended.
-    pub(crate) fn acquire_guarded(
-        &self,
-        request: &CapRequest,
-        on: &CapsOn<'_>,
-    ) -> Result<(CapGrant, End), StateError> {
+    fn acquire_guarded(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<(CapGrant, End), StateError> {
         let key = (request.client, request.file);
         self.acquire_offered(key, request.is_beside_writers, on, |engine, now| {
             engine.caps_prepare(request, now)

@@ -77,8 +77,7 @@ impl Promises for Shared {
     }
 
     fn is_due(&self, release: &Release) -> bool {
-        // Who works without the server tells the machine of the loss when it has compared.
-        !self.must_renew() && self.machine.lock().is_of_this_life(release)
+        self.machine.lock().is_of_this_life(release)
     }
 
     fn must_renew(&self) -> bool {

@@ -25,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::credentials::Identity;
-use crate::filesystem::FileSystem;
+use crate::filesystem::{FileSystem, HandleKind};
 use crate::handles::{self, Inner};
 use crate::locks::Lockers;
 use crate::object::Object;
@@ -184,9 +184,10 @@ impl Watch {
         text.trim().parse().ok()
     }
 
-    /// How many leases more may be kept, each of which keeps a file open.
-    pub(crate) fn lease_room(&self) -> LeaseRoom {
-        if !self.is_used() {
+    /// How many leases more may be kept, each of which keeps a file open. Nothing is to be heeded where who gives up a writer's keeps a
+    /// descriptor for the reader's that is left: on a strict export, and of what has no handles of the kernel's.
+    pub(crate) fn lease_room(&self, handles: HandleKind) -> LeaseRoom {
+        if !self.is_used() || self.0.local != LocalUse::Lazy || handles != HandleKind::Kernel {
             return LeaseRoom::Enough;
         }
         let (used, most) = (self.0.table.lock().descriptors, self.0.descriptors_max);

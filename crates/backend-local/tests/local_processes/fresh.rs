@@ -77,7 +77,9 @@ fn beyond_what_may_be_kept_open_readers_are_told_of_deeds_and_writers_promised_n
         // Half is left to those who write, where readers can do without.
         let leased = w.open(&files[3], BOTH);
         let third = w.pledge(&files[3], Pledge::WriteFile, Some(&leased));
-        assert_eq!(w.backend.lease_room(), LeaseRoom::UsedUp);
+        // A strict export keeps descriptors for the readers that are left when a writer gives up.
+        let used_up = if is_lazy { LeaseRoom::UsedUp } else { LeaseRoom::Enough };
+        assert_eq!(w.backend.lease_room(), used_up);
         let second = is_lazy.then(|| w.pledge(&files[1], Pledge::ReadFile, None));
         assert!(second.is_some() || w.try_pledge(&files[1], Pledge::ReadFile, None).is_none());
         let open = w.open(&files[2], BOTH);

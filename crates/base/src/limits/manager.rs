@@ -41,9 +41,11 @@ pub const BESIDE_ROUNDS_MAX: usize = 50;
 /// worth looking at all for the oldest.
 pub const LEASED_ASKED_PART: usize = 8;
 
-/// Milliseconds after that in which nothing more is asked back, while there are some left: a mount that has nothing to flush answers in
-/// less.
-pub const LEASED_ASKED_PAUSE_MS: u64 = 20;
+/// And no more of them than this: what is being recalled of a client is looked at with each of its calls.
+pub const LEASED_ASKED_MAX: usize = 1024;
+
+/// Milliseconds after that in which nothing more is asked back: a mount that has nothing to flush answers in less.
+pub const LEASED_ASKED_PAUSE_MS: u64 = 5;
 
 /// How often a call goes back to ask after promises it met before it tells its client to come again: new promises on
 /// what is in demand are the state engine's to refuse.

@@ -1021,7 +1021,7 @@ fn what_was_being_given_back_as_the_server_began_anew_is_not_given_back_to_the_n
     let now = world.now();
     let machine = &mut world.clients[0].machine;
     let handle = machine.handle_of(file).unwrap();
-    let mut recalled = |machine: &mut Machine, seq| {
+    let recalled = |machine: &mut Machine, seq| {
         machine.recalled(&handle, CapSet::NONE, seq, now);
         let told = machine.take_invalidations();
         told.iter().for_each(|invalidation| machine.invalidated(invalidation.number));

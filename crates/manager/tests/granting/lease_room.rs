@@ -34,7 +34,7 @@ fn where_leases_run_out_the_oldest_exclusive_files_are_asked_for_and_may_be_kept
     w.manager.step(|engine, _| engine.caps_hello(client).unwrap()).unwrap();
     w.manager.step(|engine, _| engine.caps_reachable(client)).unwrap();
     let root = w.fs.root().unwrap();
-    let files: Vec<_> = (0..20).map(|n| w.another(&format!("n{n}"))).collect();
+    let files: Vec<_> = (0..26).map(|n| w.another(&format!("n{n}"))).collect();
     acquire(&w, client, (&root, FileKind::Directory), CapSet::ALL_X);
     acquire(&w, client, (&files[0], FileKind::Regular), CapSet::ALL_S);
     for handle in &files[1..17] {
@@ -52,5 +52,9 @@ fn where_leases_run_out_the_oldest_exclusive_files_are_asked_for_and_may_be_kept
     std::thread::sleep(std::time::Duration::from_millis(2 * LEASED_ASKED_PAUSE_MS));
     acquire(&w, client, (&files[19], FileKind::Regular), CapSet::ALL_X);
     assert_eq!(asked_back(&w, &files), [], "an eighth of nineteen is on its way");
-    w.fs.set_lease_room(LeaseRoom::Enough);
+    for handle in &files[20..] {
+        std::thread::sleep(std::time::Duration::from_millis(2 * LEASED_ASKED_PAUSE_MS));
+        acquire(&w, client, (handle, FileKind::Regular), CapSet::ALL_X);
+    }
+    assert_eq!(asked_back(&w, &files), [(4, rest)], "of twenty-five one more");
 }

@@ -25,14 +25,12 @@ pub(super) fn claim_all(
     (send, cancel): (Sender<'_>, &Cancel),
 ) -> Result<Vec<Reclaimed>, Failure> {
     let mut all = Vec::new();
-    if claim(told.ticket, questions, &mut all, (send, cancel))? > 0 {
-        return Err(Failure::Refused(CapsStat::Delay));
-    }
+    let put_off = claim(told.ticket, questions, &mut all, (send, cancel))?;
     if told.in_grace {
         // What is put off for longer is lost.
         claim(told.ticket, held, &mut all, (send, cancel))?;
     }
-    Ok(all)
+    if put_off > 0 { Err(Failure::Refused(CapsStat::Delay)) } else { Ok(all) }
 }
 
 /// What comes of these. What the server puts off is asked again, for a while; how many it has put off all that time.
