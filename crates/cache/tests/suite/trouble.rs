@@ -513,7 +513,7 @@ fn what_was_reclaimed_and_is_recalled_before_its_client_knows_is_released() {
     world.invalidate(0);
     let released = world.clients[0].machine.take_releases(now);
     assert!(
-        released.contains(&Release { handle, keep: CapSet::NONE, seq: 1 << 40, life: 0 }),
+        released.contains(&Release { handle, keep: CapSet::NONE, seq: 1 << 40, life: 1 }),
         "{released:?}"
     );
 }
