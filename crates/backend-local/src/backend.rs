@@ -10,10 +10,9 @@ use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
     CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError,
-    FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge, LeaseRoom, Lend, ListEnd, LocalListener,
-    LockKind, LockedBy, Name, NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region,
-    RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written,
-    XattrMode,
+    FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind,
+    LockedBy, Name, NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind,
+    Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -314,8 +313,8 @@ impl Backend for LocalBackend {
         self.do_pledge(object, what, open)
     }
 
-    fn lease_room(&self) -> LeaseRoom {
-        self.watch.lease_room(self.root.fs.handles)
+    fn leases_are_scarce(&self) -> bool {
+        self.watch.leases_are_scarce(self.root.fs.handles)
     }
 
     fn pledge_seconds(&self) -> Option<u64> {

@@ -32,8 +32,7 @@ use holdfast_backend_local::{LocalBackend, LocalOptions, LocalUse};
 use holdfast_base::{ByteRange, FileKey, Length, Offset};
 use holdfast_vfs::{
     AttrMask, Backend, Caller, CreateHow, CreateMode, Cx, File, FileObject, FsError, Handle, HeldPledge,
-    LeaseRoom, LocalDeed, LocalListener, LockKind, Name, OpenMode, Pledge, SetAttrs, Stability, Touched,
-    Wait, WriteAt,
+    LocalDeed, LocalListener, LockKind, Name, OpenMode, Pledge, SetAttrs, Stability, Touched, Wait, WriteAt,
 };
 
 const READ: OpenMode = OpenMode { read: true, write: false, nfs_exceptions: false };

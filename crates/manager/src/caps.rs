@@ -33,8 +33,8 @@ pub(crate) struct CapsInForce {
     entries: Mutex<FxHashMap<(ClientId, FileKey), Entry>>,
     /// How many of them have something exclusive.
     exclusive: AtomicUsize,
-    /// When some were asked back last, as leases were running out.
-    pub(crate) asked_at: Mutex<Option<Instant>>,
+    /// When some may be asked back again, as leases are running out. Held by whoever does it.
+    pub(crate) leased_asked_next: Mutex<Option<Instant>>,
 }
 
 /// What one client has of one object.
@@ -104,7 +104,7 @@ impl Manager {
         if !request.want.contains(CapSet::FILE_X) {
             return Ok(grant);
         }
-        self.heed_lease_room(on);
+        self.heed_scarce_leases(on);
         if end != End::Unguarded || request.reclaim.is_some() {
             return Ok(grant);
         }

@@ -12,11 +12,11 @@ mod entries;
 mod guarded;
 mod held;
 mod index;
-mod lease_room;
 mod manager;
 mod names;
 mod names_promised;
 mod recalls;
+mod scarce_leases;
 mod unreclaimed;
 
 pub use agent::{Agent, NotKept};

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::Timestamp;
-use holdfast_vfs::{Backend, FsError, Handle, LeaseRoom, MemBackend, MemOptions, Touched};
+use holdfast_vfs::{Backend, FsError, Handle, MemBackend, MemOptions, Touched};
 
 pub(crate) use backend::START;
 pub use backend::SimBackend;
@@ -72,7 +72,7 @@ struct State {
     processes: u64,
     /// With so manieth question it says that leases are running out; 0: never.
     leases_scarce_every: u32,
-    lease_room_asked: u32,
+    leases_asked_of: u32,
     /// A defect: commits do nothing and say that they did.
     lies: bool,
     /// A defect: reads give what was there before the last write.
@@ -108,7 +108,7 @@ impl Disk {
             process: 0,
             processes: 0,
             leases_scarce_every: 0,
-            lease_room_asked: 0,
+            leases_asked_of: 0,
             lies: false,
             is_stale: false,
             is_change_stuck: false,
@@ -137,12 +137,10 @@ impl Disk {
         self.state().leases_scarce_every = every;
     }
 
-    fn lease_room(&self) -> LeaseRoom {
+    fn leases_are_scarce(&self) -> bool {
         let mut state = self.state();
-        state.lease_room_asked = state.lease_room_asked.wrapping_add(1);
-        let is_scarce =
-            state.leases_scarce_every > 0 && state.lease_room_asked.is_multiple_of(state.leases_scarce_every);
-        if is_scarce { LeaseRoom::Scarce } else { LeaseRoom::Enough }
+        state.leases_asked_of = state.leases_asked_of.wrapping_add(1);
+        state.leases_scarce_every > 0 && state.leases_asked_of.is_multiple_of(state.leases_scarce_every)
     }
 
     /// The file system itself, to be looked at.

@@ -163,7 +163,7 @@ impl Engine {
     /// and not what their holders keep beside `what`. Who cannot be called is left alone, as by a budget.
     pub fn caps_ask_oldest_back(
         &mut self,
-        mut among: Vec<(ClientId, FileKey)>,
+        among: Vec<(ClientId, FileKey)>,
         most: usize,
         what: CapSet,
         now: Instant,
@@ -175,7 +175,7 @@ impl Engine {
             let is_idle = hold.recall.is_none() && hold.offered.is_none();
             can_answer.then_some((is_idle, hold.granted_seq, client, file, hold.held.without(what)))
         };
-        let mut held: Vec<_> = among.drain(..).filter_map(candidate).collect();
+        let mut held: Vec<_> = among.into_iter().filter_map(candidate).collect();
         let under_way = held.iter().filter(|(is_idle, ..)| !is_idle).count();
         held.retain(|(is_idle, ..)| *is_idle);
         let most = most.saturating_sub(under_way).min(held.len());

@@ -29,7 +29,7 @@ use crate::open::{
     Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
-use crate::pledge::{HeldPledge, LeaseRoom, LocalListener, NobodyThere, Pledge};
+use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
 
 /// Whether a name stands for an object.
 ///
@@ -577,10 +577,10 @@ pub trait Backend: Send + Sync {
         Ok(Some(Box::new(NobodyThere)))
     }
 
-    /// How many files more can be guarded for who writes: whoever holds such a promise is asked for it back, the oldest first, before
+    /// Whether few files more can be guarded for who writes: whoever holds such a promise is asked for it back, the oldest first, before
     /// there is nothing left for new ones. Costs nothing to speak of, and is asked with each promise.
-    fn lease_room(&self) -> LeaseRoom {
-        LeaseRoom::Enough
+    fn leases_are_scarce(&self) -> bool {
+        false
     }
 
     /// How long the kernel makes a local process wait for a guard to be dropped, in seconds; `None` when no local

@@ -41,4 +41,4 @@ pub use open::{
     Stability, Written, XattrMode,
 };
 pub use page::{Grounds, Mark, Page, PageKey};
-pub use pledge::{HeldPledge, LeaseRoom, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};
+pub use pledge::{HeldPledge, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};

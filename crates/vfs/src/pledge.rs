@@ -17,18 +17,6 @@ pub enum Pledge {
     Directory,
 }
 
-/// How many more guards for [`Pledge::WriteFile`] can be had ([`crate::Backend::lease_room`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LeaseRoom {
-    /// There is nothing to be heeded.
-    #[default]
-    Enough,
-    /// Some.
-    Scarce,
-    /// None.
-    UsedUp,
-}
-
 /// What a process on the server's host is about to do (where the kernel makes it wait) or has just done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalDeed {

@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_base::FileKey;
 use holdfast_base::limits::LEASES_SPARE_PART;
-use holdfast_vfs::{Handle, LeaseRoom, LocalDeed, LocalListener, OpenMode, Pledge, PledgeGuard};
+use holdfast_vfs::{Handle, LocalDeed, LocalListener, OpenMode, Pledge, PledgeGuard};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
@@ -184,18 +184,14 @@ impl Watch {
         text.trim().parse().ok()
     }
 
-    /// How many leases more may be kept, each of which keeps a file open. Nothing is to be heeded where who gives up a writer's keeps a
+    /// Whether few leases more may be kept, each of which keeps a file open. Nothing is to be heeded where who gives up a writer's keeps a
     /// descriptor for the reader's that is left: on a strict export, and of what has no handles of the kernel's.
-    pub(crate) fn lease_room(&self, handles: HandleKind) -> LeaseRoom {
+    pub(crate) fn leases_are_scarce(&self, handles: HandleKind) -> bool {
         if !self.is_used() || self.0.local != LocalUse::Lazy || handles != HandleKind::Kernel {
-            return LeaseRoom::Enough;
+            return false;
         }
-        let (used, most) = (self.0.table.lock().descriptors, self.0.descriptors_max);
-        match used {
-            used if used >= most => LeaseRoom::UsedUp,
-            used if used >= most - most / LEASES_SPARE_PART => LeaseRoom::Scarce,
-            _ => LeaseRoom::Enough,
-        }
+        let most = self.0.descriptors_max;
+        self.0.table.lock().descriptors >= most - most / LEASES_SPARE_PART
     }
 
     pub(crate) fn has_leases(&self) -> bool {

@@ -73,13 +73,12 @@ fn beyond_what_may_be_kept_open_readers_are_told_of_deeds_and_writers_promised_n
         let w = world_with(disk.fresh(), local, |options| options.leases_max = 2);
         let files = ["a", "b", "c", "d"].map(|n| w.file(n));
         let first = w.pledge(&files[0], Pledge::ReadFile, None);
-        assert_eq!(w.backend.lease_room(), LeaseRoom::Enough);
+        assert!(!w.backend.leases_are_scarce());
         // Half is left to those who write, where readers can do without.
         let leased = w.open(&files[3], BOTH);
         let third = w.pledge(&files[3], Pledge::WriteFile, Some(&leased));
         // A strict export keeps descriptors for the readers that are left when a writer gives up.
-        let used_up = if is_lazy { LeaseRoom::UsedUp } else { LeaseRoom::Enough };
-        assert_eq!(w.backend.lease_room(), used_up);
+        assert_eq!(w.backend.leases_are_scarce(), is_lazy);
         let second = is_lazy.then(|| w.pledge(&files[1], Pledge::ReadFile, None));
         assert!(second.is_some() || w.try_pledge(&files[1], Pledge::ReadFile, None).is_none());
         let open = w.open(&files[2], BOTH);
@@ -91,7 +90,7 @@ fn beyond_what_may_be_kept_open_readers_are_told_of_deeds_and_writers_promised_n
         }
         assert!(!first.is_broken() && !third.is_broken());
         drop((third, leased));
-        assert_eq!(w.backend.lease_room(), LeaseRoom::Enough);
+        assert!(!w.backend.leases_are_scarce());
         if is_lazy {
             let by_marks = w.pledge(&files[3], Pledge::ReadFile, None);
             let open = w.open(&files[2], BOTH);

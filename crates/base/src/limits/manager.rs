@@ -47,6 +47,9 @@ pub const LEASED_ASKED_MAX: usize = 1024;
 /// Milliseconds after that in which nothing more is asked back: a mount that has nothing to flush answers in less.
 pub const LEASED_ASKED_PAUSE_MS: u64 = 5;
 
+/// And as many times as long as that took: no more than one part in so many is spent on it.
+pub const LEASED_ASKED_SHARE: u64 = 16;
+
 /// How often a call goes back to ask after promises it met before it tells its client to come again: new promises on
 /// what is in demand are the state engine's to refuse.
 pub const RECALL_ROUNDS_MAX: usize = 8;

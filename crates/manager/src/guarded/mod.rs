@@ -20,9 +20,9 @@ use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessLists, AccessMask, Advice, Advised, Appended, AttrMask, Attrs, Backend, Change, CopySpan,
     CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits,
-    FsResult, FsUsage, Grounds, Handle, HeldPledge, LeaseRoom, Lend, ListEnd, LocalListener, LockKind,
-    LockedBy, Name, NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind,
-    Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
+    FsResult, FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name,
+    NewFile, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags,
+    Rights, Seek, SetAttrs, Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -524,8 +524,8 @@ impl Backend for Guarded {
         self.inner.pledge(object, what, open)
     }
 
-    fn lease_room(&self) -> LeaseRoom {
-        self.inner.lease_room()
+    fn leases_are_scarce(&self) -> bool {
+        self.inner.leases_are_scarce()
     }
 
     fn pledge_seconds(&self) -> Option<u64> {

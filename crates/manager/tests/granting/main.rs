@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod lease_room;
 mod listing;
 mod random;
 mod reclaimed;
+mod scarce_leases;
 mod world;
 
 use std::sync::{Arc, mpsc};

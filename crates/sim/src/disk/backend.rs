@@ -8,9 +8,9 @@ use holdfast_base::{ByteRange, Cookie};
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, LeaseRoom,
-    ListEnd, LockKind, LockedBy, MemBackend, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind,
-    RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
+    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd,
+    LockKind, LockedBy, MemBackend, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags,
+    Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
 };
 
 use super::Disk;
@@ -84,8 +84,8 @@ impl SimBackend {
 }
 
 impl Backend for SimBackend {
-    fn lease_room(&self) -> LeaseRoom {
-        self.disk.lease_room()
+    fn leases_are_scarce(&self) -> bool {
+        self.disk.leases_are_scarce()
     }
 
     fn root(&self) -> FsResult<Handle> {

@@ -165,10 +165,9 @@ impl Mount {
                 });
                 encoded(&ReleaseArgs { ticket, items: items.collect() })
             };
-            let is_due = || {
-                let is_due = |one| self.touch(|machine, _| machine.is_of_this_life(one)).unwrap_or_default();
-                some.first().is_none_or(is_due)
-            };
+            let is_of_this_life =
+                |one| self.touch(|machine, _| machine.is_of_this_life(one)).unwrap_or_default();
+            let is_due = || some.first().is_none_or(is_of_this_life);
             let reply = self.call_while(is_due, CapsProc::Release, args).await?;
             let told: ReleaseOk = checked(&reply).map_err(Failure::Refused)?;
             for (release, told) in some.iter().zip(told.items) {

@@ -27,7 +27,7 @@ use crate::open::{
     Advice, Advised, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode,
     Read, Region, RemoveKind, RenameFlags, Seek, Spare, Written, XattrMode,
 };
-use crate::pledge::{HeldPledge, LeaseRoom, LocalListener, Pledge};
+use crate::pledge::{HeldPledge, LocalListener, Pledge};
 
 fn mem_file(file: &Arc<dyn FileObject>) -> FsResult<&MemFile> {
     // `&**` so that the object is asked, not the `Arc` around it.
@@ -455,8 +455,8 @@ impl Backend for MemBackend {
         self.make_pledge(object, what)
     }
 
-    fn lease_room(&self) -> LeaseRoom {
-        self.state().hooks.lease_room
+    fn leases_are_scarce(&self) -> bool {
+        self.state().hooks.leases_are_scarce
     }
 
     fn listen(&self, listener: Weak<dyn LocalListener>) {

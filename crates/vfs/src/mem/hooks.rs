@@ -9,7 +9,6 @@ use crate::data::Touched;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::open::{Advice, LockKind};
-use crate::pledge::LeaseRoom;
 
 impl MemBackend {
     /// From now on every `n`-th call that may not wait answers [`FsError::WouldBlock`]; 0 switches it off.
@@ -46,9 +45,9 @@ impl MemBackend {
         self.state().hooks.before_write = Some(Box::new(act));
     }
 
-    /// What [`crate::Backend::lease_room`] answers from now on.
-    pub fn set_lease_room(&self, room: LeaseRoom) {
-        self.state().hooks.lease_room = room;
+    /// What [`crate::Backend::leases_are_scarce`] answers from now on.
+    pub fn set_leases_scarce(&self, are_scarce: bool) {
+        self.state().hooks.leases_are_scarce = are_scarce;
     }
 
     /// Whether [`crate::Backend::read_span`] gives descriptors (of temporary files) rather than `None`.

@@ -16,7 +16,6 @@ use crate::data::Touched;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::open::{Advice, LockKind};
-use crate::pledge::LeaseRoom;
 
 /// Where the backend takes the time from.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -111,7 +110,7 @@ pub(super) struct Hooks {
     /// What was there before each call, while that is kept.
     pub(super) pictures: Option<Vec<Picture>>,
     /// What it says of leases, of which it has none.
-    pub(super) lease_room: LeaseRoom,
+    pub(super) leases_are_scarce: bool,
     /// Advice that was followed, while it is.
     pub(super) advised: Option<Vec<(ByteRange, Advice)>>,
 }

@@ -6,7 +6,7 @@ use holdfast_base::limits::LEASED_ASKED_PAUSE_MS;
 use holdfast_base::{CapSet, ClientId};
 use holdfast_manager::CapsOn;
 use holdfast_state::{CapRequest, Effect};
-use holdfast_vfs::{Backend, FileKind, Handle, LeaseRoom};
+use holdfast_vfs::{Backend, FileKind, Handle};
 
 use crate::world::World;
 
@@ -41,7 +41,7 @@ fn where_leases_run_out_the_oldest_exclusive_files_are_asked_for_and_may_be_kept
         acquire(&w, client, (handle, FileKind::Regular), CapSet::ALL_X);
     }
     assert!(asked_back(&w, &files).is_empty());
-    w.fs.set_lease_room(LeaseRoom::Scarce);
+    w.fs.set_leases_scarce(true);
     acquire(&w, client, (&files[17], FileKind::Regular), CapSet::ALL_X);
     let rest = CapSet::ALL_X.without(CapSet::FILE_X_ALONE);
     let mut asked = asked_back(&w, &files);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use holdfast_base::CapSet;
-use holdfast_base::limits::{LEASED_ASKED_MAX, LEASED_ASKED_PART, LEASED_ASKED_PAUSE_MS};
-use holdfast_vfs::{Backend, FileKind, LeaseRoom};
+use holdfast_base::limits::{LEASED_ASKED_MAX, LEASED_ASKED_PART, LEASED_ASKED_PAUSE_MS, LEASED_ASKED_SHARE};
+use holdfast_vfs::{Backend, FileKind};
 
 use crate::caps::CapsOn;
 use crate::manager::Manager;
@@ -13,20 +13,22 @@ use crate::manager::Manager;
 impl Manager {
     /// After somebody has asked for such a promise: asks back a part of what stands on leases, where these are running out and that was
     /// not done a moment ago. Nobody waits for what comes: who finds none left is given less.
-    pub(crate) fn heed_lease_room(&self, on: &CapsOn<'_>) {
+    pub(crate) fn heed_scarce_leases(&self, on: &CapsOn<'_>) {
         // Directories are guarded without.
-        if on.kind != FileKind::Regular || on.backend.lease_room() == LeaseRoom::Enough {
+        if on.kind != FileKind::Regular || !on.backend.leases_are_scarce() {
             return;
         }
-        let now = self.clock().now();
-        {
-            let mut asked_at = self.caps.asked_at.lock();
-            if asked_at.is_some_and(|at| now.ms_since(at) < LEASED_ASKED_PAUSE_MS) {
-                return;
-            }
-            *asked_at = Some(now);
+        // Whoever is at it does it for all.
+        let Some(mut asked_next) = self.caps.leased_asked_next.try_lock() else { return };
+        let begun = self.clock().now();
+        if asked_next.is_some_and(|at| begun < at) {
+            return;
         }
         self.ask_oldest_back(on.backend);
+        // All that stands on leases was looked at, which takes the longer the more it is.
+        let ended = self.clock().now();
+        let pause = LEASED_ASKED_PAUSE_MS.max(ended.ms_since(begun) * LEASED_ASKED_SHARE);
+        *asked_next = Some(ended.after_ms(pause));
     }
 
     fn ask_oldest_back(&self, backend: &Arc<dyn Backend>) {
