@@ -450,25 +450,20 @@ impl Machine {
     ) -> Option<Row> {
         let Listed { name, cookie, object, brief } = entry;
         let ours = dir.and_then(|d| self.nodes.get(&d)?.dir.as_ref().map(|d| d.look(name.as_bytes())));
-        let node = match (ours, object) {
+        let (node, attrs) = match (ours, object) {
             (Some(crate::dir::Known::Absent), _) => return None,
             (Some(crate::dir::Known::Present(id)), object) => {
-                let attrs = match object {
-                    Some(object) if self.handles.get(&object.handle) == Some(&id) => {
-                        self.absorb_object(&object, at, now).1
-                    }
-                    _ => self.nodes.get(&id)?.attrs,
-                };
-                Some((id, attrs))
+                let its = object.filter(|object| self.handles.get(&object.handle) == Some(&id));
+                (Some(id), its.map(|object| self.absorb_object(&object, at, now).1))
             }
-            (_, Some(object)) => Some(self.absorb_object(&object, at, now)),
-            (_, None) => None,
+            (_, object) => object.map(|object| self.absorb_object(&object, at, now)).unzip(),
         };
-        if let (Some(dir), Some((id, _))) = (dir, node) {
+        if let (Some(dir), Some(id)) = (dir, node) {
             self.note_name(dir, &name, Some(id), (at, grant));
         }
-        let brief = node.map_or(brief, |(_, attrs)| (Some(attrs.kind), attrs.fileid));
-        Some(Row { name, cookie, node, brief })
+        let known = node.and_then(|id| self.nodes.get(&id));
+        let brief = known.map_or(brief, |node| (Some(node.attrs.kind), node.attrs.fileid));
+        Some(Row { name, cookie, node, attrs, brief })
     }
 
     /// Goes on with the listing that is to make a directory complete.

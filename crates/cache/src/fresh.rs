@@ -36,6 +36,8 @@ pub(crate) enum Fresh {
 pub(crate) struct Row {
     pub(crate) name: Name,
     pub(crate) cookie: u64,
-    pub(crate) node: Option<(NodeId, Attrs)>,
+    pub(crate) node: Option<NodeId>,
+    /// As the server told them with it.
+    pub(crate) attrs: Option<Attrs>,
     pub(crate) brief: (Option<crate::attrs::Kind>, u64),
 }

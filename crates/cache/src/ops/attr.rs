@@ -166,6 +166,7 @@ impl Machine {
         if changes.size.is_some() {
             self.fill_is_stable(turn, id)?;
         }
+        self.settings_are_stable(turn, id)?;
         let object = self.handle(turn, id)?;
         let (changes, want) = (*changes, self.want(Some(id), CapSet::ALL_X, now));
         self.ask(turn, Question::SetAttr { object, open, changes, want })

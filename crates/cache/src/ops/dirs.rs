@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{DirEntry, OpenedDir};
 use crate::ask::{Access, Generation, Question};
+use crate::attrs::Attrs;
 use crate::dir::{Source, Stream};
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
 use crate::ids::{Fh, Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::node::{Node, Open};
+use crate::node::Open;
 use crate::step::{Outcome, Step, Turn};
 use holdfast_base::CapSet;
 
@@ -234,7 +235,7 @@ impl Machine {
         dir: NodeId,
         name: &Name,
         (offset, kind, fileid): (u64, Option<crate::attrs::Kind>, u64),
-        row: Option<(NodeId, crate::attrs::Attrs)>,
+        row: Option<(NodeId, Attrs)>,
         take: Taker<'_>,
     ) -> bool {
         let entry = row.map(|(id, attrs)| self.entry(dir, name.as_bytes(), id, attrs));
@@ -266,7 +267,7 @@ impl Machine {
                 let (rest, at): (Vec<Row>, _) = (rows[begin..].to_vec(), *at);
                 for row in rest {
                     let (kind, fileid) = row.brief;
-                    let with = row.node.filter(|(id, _)| plus && self.is_listed_as_it_is(*id, at));
+                    let with = row.node.filter(|_| plus).and_then(|id| self.listed_as(id, row.attrs, at));
                     if !self.give_one(id, &row.name, (row.cookie, kind, fileid), with, take) {
                         break;
                     }
@@ -283,15 +284,15 @@ impl Machine {
         self.ask(turn, Question::List { dir, cookie: offset, verifier, bytes_max, want, want_dir })
     }
 
-    /// Whether what the server said of an object then may be told with its name: nothing of ours has been done to it since, or is
-    /// still to be. The kernel goes by a size though it was told not to rely on it, and drops what it has behind that, which
-    /// may be mapped. Else it is told the name alone, and asks for the rest if anybody wants it.
-    fn is_listed_as_it_is(&self, id: NodeId, at: Generation) -> bool {
-        let is_as_told = |node: &Node| {
-            let is_undisturbed = node.disturbed <= at && node.data.moved <= at && node.changing == 0;
-            is_undisturbed && node.pending == 0 && node.data.extents.weights().unsent == 0
-        };
-        self.nodes.get(&id).is_some_and(|node| node.is_sure() || is_as_told(node))
+    /// An object as it may be told with its name: as it is known here, or as the server said then, if it did and nothing of ours has
+    /// been done to it since, or is still to be. The kernel goes by a size though it was told not to rely on it, and drops what it
+    /// has behind that, which may be mapped. Else it is told the name alone, and asks for the rest if anybody wants it.
+    fn listed_as(&self, id: NodeId, told: Option<Attrs>, at: Generation) -> Option<(NodeId, Attrs)> {
+        let node = self.nodes.get(&id)?;
+        let is_undisturbed = node.disturbed <= at && node.data.moved <= at && node.changing == 0;
+        let is_as_told = is_undisturbed && node.pending == 0 && node.data.extents.weights().unsent == 0;
+        let attrs = if node.is_sure() { Some(node.attrs) } else { told.filter(|_| is_as_told) };
+        Some((id, attrs?))
     }
 
     /// Waits until mutations of a directory queued before were executed.

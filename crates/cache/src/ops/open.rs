@@ -136,6 +136,7 @@ impl Machine {
             self.overtake_none(turn)?;
             self.data_sent(turn, id, now)?;
             self.fill_is_stable(turn, id)?;
+            self.settings_are_stable(turn, id)?;
         } else {
             self.told_server(turn, id, CapSet::ALL_S, now)?;
         }

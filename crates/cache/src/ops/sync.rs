@@ -177,6 +177,15 @@ impl Machine {
         self.stable(self.stream.last_change_of(names, begun))
     }
 
+    /// The same of attributes that were set, before the server sets them by itself: a batch that came again would set them back.
+    pub(super) fn settings_are_stable(&mut self, turn: &Turn, id: NodeId) -> Outcome<()> {
+        if self.node(id)?.last_serial <= self.stream.stable() {
+            return Ok(());
+        }
+        let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
+        self.stable(self.stream.last_setting_of(id, begun))
+    }
+
     fn stable(&mut self, through: u64) -> Outcome<()> {
         if self.want_stable(through) {
             return Ok(());

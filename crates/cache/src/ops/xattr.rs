@@ -215,6 +215,9 @@ impl Machine {
             self.let_in_before(turn, id, &Judged::ByList, now)?;
         }
         self.overtake_none(turn)?;
+        if is_access_list(name.as_bytes()) {
+            self.settings_are_stable(turn, id)?;
+        }
         let object = self.handle(turn, id)?;
         let tick = self.tick();
         let node = self.node_mut(id)?;

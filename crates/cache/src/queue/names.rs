@@ -1,4 +1,4 @@
-//! Which of what was sent, and is on no disk, has given or taken a name.
+//! Which of what was sent, and is on no disk, has given or taken a name, or changed attributes.
 
 use std::hash::{Hash as _, Hasher as _};
 
@@ -46,6 +46,14 @@ impl Stream {
         let may_be = unstable.filter(|k| numbers.iter().any(|number| k.names.may_have(*number)));
         let changed = may_be.flat_map(|k| k.ops.iter().rev());
         changed.into_iter().find(|q| q.serial <= through && changes(&q.op)).map_or(0, |q| q.serial)
+    }
+
+    /// The same of changes of this node's attributes.
+    pub(crate) fn last_setting_of(&self, id: NodeId, through: u64) -> u64 {
+        let sets = |op: &Op| matches!(op, Op::SetAttr { node, .. } if *node == id);
+        let unstable = self.kept.iter().rev().take_while(|k| k.txn > self.stable_txn);
+        let mut set = unstable.flat_map(|k| k.ops.iter().rev());
+        set.find(|q| q.serial <= through && sets(&q.op)).map_or(0, |q| q.serial)
     }
 }
 

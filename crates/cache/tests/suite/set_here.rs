@@ -121,3 +121,24 @@ fn who_links_what_others_write_is_told_what_they_have_written() {
     let linked = linked.unwrap();
     assert_eq!((linked.size, linked.nlink), (6, 2));
 }
+
+#[test]
+fn what_was_set_here_is_on_the_disk_before_the_server_sets_it() {
+    let (mut world, file) = found();
+    chmod(&mut world, file, 0o600);
+    let batch = world.one_batch();
+    let results = world.server.batch(0, &batch);
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.batch_done(batch.txn, results, 0, now);
+    // Others look, which waits for no disk.
+    let handle = machine.handle_of(file).unwrap();
+    machine.recalled(&handle, CapSet::ALL_S, 1 << 40, now);
+    let both = Changes { mode: Some(0o644), size: Some(0), ..Changes::default() };
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let step = machine.setattr(&mut turn, file, &both, now);
+    assert!(matches!(step, Step::Wait(Wait::Stable)), "{step:?}");
+    machine.stable_done(batch.txn, &[], now);
+    let step = machine.setattr(&mut turn, file, &both, now);
+    assert!(matches!(&step, Step::Ask(ask) if matches!(ask.question, Question::SetAttr { .. })), "{step:?}");
+}
