@@ -142,6 +142,19 @@ impl Place {
         (sureness.is_disturbed && is_lost).then(|| place.forgets())
     }
 
+    /// What this has made is kept with the power lost, but not that it has: it is made once more, where others have moved it away
+    /// (the window of `exactly-once.md`).
+    fn forgotten(&self, id: DeedId, told: &Told) -> Option<Self> {
+        let may_be = told.sureness.is_disturbed && told.deed.makes() && !self.before.contains(&id);
+        may_be.then(|| {
+            let mut place = self.clone();
+            place.done.remove(&id);
+            place.changed.remove(&id);
+            place.before.insert(id);
+            place
+        })
+    }
+
     /// Without what is gone, and nobody can come upon any more: by that alone two places are not two.
     fn forgets(mut self) -> Self {
         let may_come_back: BTreeSet<_> = self.changed.values().flat_map(Changes::objects).collect();
@@ -177,13 +190,15 @@ fn may_have_done_nothing(Told { ended, sureness, .. }: &Told) -> bool {
     sureness.is_disturbed && !has_seen_an_object
 }
 
-/// Power fails: what was under way and not answered yet may be lost though others have seen it, and is done once more.
+/// Power fails: what was under way and not answered yet may be lost though others have seen it, and is done once more; or is
+/// made once more though it is not.
 fn without_power(mut places: Vec<Place>, told: &[Told]) -> Vec<Place> {
     let mut seen: HashSet<Place> = places.iter().cloned().collect();
     let mut at = 0;
     while let Some(place) = places.get(at) {
-        let lost: Vec<_> = place.done.iter().filter_map(|id| place.without(*id, &told[*id])).collect();
-        places.extend(lost.into_iter().filter(|place| seen.insert(place.clone())));
+        let without = |id: &DeedId| [place.without(*id, &told[*id]), place.forgotten(*id, &told[*id])];
+        let other: Vec<_> = place.done.iter().flat_map(without).flatten().collect();
+        places.extend(other.into_iter().filter(|place| seen.insert(place.clone())));
         at += 1;
     }
     places

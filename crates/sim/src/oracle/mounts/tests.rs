@@ -38,12 +38,15 @@ fn look_up(dir: NodeId, name: &str) -> Deed {
 }
 
 /// A directory that another has moved away, and that is answered after that.
-fn made_and_moved(sureness: Sureness) -> Mounts {
+fn made_and_moved(sureness: Sureness, fails: bool) -> Mounts {
     let mut mounts = two_mounts();
     let making = mounts.does(0, 0, mkdir("a"));
     does(&mut mounts, 1, look_up(BASE, "a"), found(3));
     let (from, to) = ((BASE, "a".into()), (BASE, "b".into()));
     does(&mut mounts, 1, Deed::Rename { from, to }, Outcome::Done);
+    if fails {
+        mounts.power_fails();
+    }
     mounts.ends(0, making, (found(9), sureness));
     does(&mut mounts, 0, look_up(BASE, "a"), found(9));
     does(&mut mounts, 0, look_up(BASE, "b"), found(10));
@@ -52,8 +55,16 @@ fn made_and_moved(sureness: Sureness) -> Mounts {
 
 #[test]
 fn what_was_asked_for_anew_as_its_session_was_lost_may_be_done_twice_and_nothing_else() {
-    assert!(made_and_moved(Sureness { may_be_done: true, is_disturbed: false }).explain().is_ok());
-    assert!(made_and_moved(Sureness::default()).explain().is_err());
+    let anew = Sureness { may_be_done: true, is_disturbed: false };
+    assert!(made_and_moved(anew, false).explain().is_ok());
+    assert!(made_and_moved(Sureness::default(), false).explain().is_err());
+}
+
+#[test]
+fn what_was_under_way_as_power_failed_may_be_kept_and_done_again() {
+    let disturbed = Sureness { may_be_done: false, is_disturbed: true };
+    assert!(made_and_moved(disturbed, true).explain().is_ok());
+    assert!(made_and_moved(Sureness::default(), true).explain().is_err());
 }
 
 /// A directory that another has seen, and is gone, after it was answered or before.
