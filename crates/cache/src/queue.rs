@@ -113,6 +113,11 @@ impl Op {
         }
     }
 
+    /// The node whose attributes it sets.
+    pub(crate) const fn sets(&self) -> Option<NodeId> {
+        if let Self::SetAttr { node, .. } = self { Some(*node) } else { None }
+    }
+
     /// How many operations of the program it becomes.
     pub(crate) fn parts(&self) -> usize {
         match self {

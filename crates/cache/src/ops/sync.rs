@@ -150,7 +150,7 @@ impl Machine {
     /// that is durable and kept nowhere here, and a batch that came again after a loss of power would undo it. What is sent while the
     /// operation waits is as good as behind it, and is not waited for, be there ever so much of it.
     pub(super) fn fill_is_stable(&mut self, turn: &Turn, id: NodeId) -> Outcome<()> {
-        let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
+        let begun = self.begun_behind(turn);
         let filled = self.node(id)?.data.filled_by;
         self.stable(filled.min(begun))
     }
@@ -173,7 +173,7 @@ impl Machine {
         if !names.iter().any(is_due) {
             return Ok(());
         }
-        let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
+        let begun = self.begun_behind(turn);
         self.stable(self.stream.last_change_of(names, begun))
     }
 
@@ -182,8 +182,13 @@ impl Machine {
         if self.node(id)?.last_serial <= self.stream.stable() {
             return Ok(());
         }
-        let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
+        let begun = self.begun_behind(turn);
         self.stable(self.stream.last_setting_of(id, begun))
+    }
+
+    /// The last mutation that an operation comes behind.
+    fn begun_behind(&self, turn: &Turn) -> u64 {
+        turn.through.map_or(u64::MAX, |through| self.stream.placed(through))
     }
 
     fn stable(&mut self, through: u64) -> Outcome<()> {

@@ -4,6 +4,7 @@ use holdfast_base::Instant;
 use holdfast_base::limits::CAPS_OPS_KEPT_MAX;
 
 use crate::ask::{Generation, RenameMode};
+use crate::attrs::Changes;
 use crate::ids::{Caller, Name, NodeId};
 use crate::mutation::Until;
 use crate::queue::{Kept, Op, Queued, Stage, Stream};
@@ -85,6 +86,35 @@ fn the_last_change_of_a_name_is_found_as_long_as_it_is_on_no_disk() {
         stream.settle(u64::MAX);
         assert_eq!(change(&stream, 1001, u64::MAX), 0);
     }
+}
+
+fn setting(serial: u64) -> Op {
+    Op::SetAttr {
+        node: NodeId(serial % 8000 + 2),
+        changes: Changes { mode: Some(0o600), ..Changes::default() },
+    }
+}
+
+#[test]
+fn the_last_setting_of_attributes_is_found_as_long_as_it_is_on_no_disk_and_by_its_node_alone() {
+    let count = 16_000;
+    let mut stream = unstable(count, 125, setting);
+    assert_eq!(stream.last_setting_of(NodeId(10), u64::MAX), 8008, "it was set twice");
+    assert_eq!(stream.last_setting_of(NodeId(10), 8007), 8);
+    assert_eq!(stream.last_setting_of(NodeId(10), 7), 0);
+    assert_eq!(stream.last_setting_of(NodeId(1), u64::MAX), 0, "nothing was set of it");
+    assert_eq!(stream.last_change_of(&[(NodeId(10), name(1).as_bytes())], u64::MAX), 0, "no name of it");
+    let looks = || {
+        let begun = Clock::now();
+        let found = (0..1000).filter(|n| stream.last_setting_of(NodeId(n * 8 + 2), u64::MAX) > 0).count();
+        (begun.elapsed() / 1000, found)
+    };
+    let (each, found) = (0..3).map(|_| looks()).min().unwrap();
+    println!("{found} of {count} found, each in {each:?}");
+    assert_eq!(found, 1000);
+    assert!(each < MOMENT, "{each:?}");
+    stream.settle(u64::MAX);
+    assert_eq!(stream.last_setting_of(NodeId(10), u64::MAX), 0);
 }
 
 /// For a slow machine under other load, and still far from what it takes to look at each.

@@ -73,11 +73,6 @@ impl Deed {
         )
     }
 
-    /// Whether it makes an object.
-    pub(super) const fn makes(&self) -> bool {
-        matches!(self, Self::Create { .. } | Self::Mkdir { .. })
-    }
-
     /// Whether it leaves all as it is, also what a mount knows.
     pub(super) const fn only_looks(&self) -> bool {
         matches!(

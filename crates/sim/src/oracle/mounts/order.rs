@@ -142,14 +142,13 @@ impl Place {
         (sureness.is_disturbed && is_lost).then(|| place.forgets())
     }
 
-    /// What this has made is kept with the power lost, but not that it has: it is made once more, where others have moved it away
+    /// What this has made, and others have moved away, is kept with the power lost, but not that it was made: it is made once more
     /// (the window of `exactly-once.md`).
-    fn forgotten(&self, id: DeedId, told: &Told) -> Option<Self> {
-        let may_be = told.sureness.is_disturbed && told.deed.makes() && !self.before.contains(&id);
-        may_be.then(|| {
+    fn forgotten(&self, id: DeedId, Told { host, deed, sureness, .. }: &Told) -> Option<Self> {
+        let may_be = sureness.is_disturbed && !self.before.contains(&id);
+        (may_be && self.tree.has_moved((id, *host), deed)).then(|| {
             let mut place = self.clone();
             place.done.remove(&id);
-            place.changed.remove(&id);
             place.before.insert(id);
             place
         })

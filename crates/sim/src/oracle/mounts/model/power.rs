@@ -50,10 +50,24 @@ impl Tree {
         if let Deed::Link { node, dir, name } = deed {
             return self.loses_name(host, *node, (*dir, name));
         }
-        let made = |ino: &Ino| *ino != BASE && *ino % ANEW == id && !self.object(*ino).is_gone();
-        let lost: Vec<_> = self.objects.keys().copied().filter(made).collect();
+        let lost: Vec<_> = self.made_by(id).collect();
         lost.iter().for_each(|ino| self.lose(*ino));
         !lost.is_empty()
+    }
+
+    /// Whether others have moved away what an operation has made: it is there, and not under the name that it was made under.
+    pub(in crate::oracle::mounts) fn has_moved(&self, (id, host): (Ino, usize), deed: &Deed) -> bool {
+        let (Deed::Create { dir, name, .. } | Deed::Mkdir { dir, name }) = deed else { return false };
+        let named = self.of(host, *dir).and_then(|dir| self.object(dir).entries.get(name));
+        self.made_by(id).any(|ino| named != Some(&ino))
+    }
+
+    /// What an operation has made and is there, once or anew.
+    fn made_by(&self, id: Ino) -> impl Iterator<Item = Ino> {
+        let made = move |(ino, object): &(&Ino, &Rc<Object>)| {
+            **ino != BASE && **ino % ANEW == id && !object.is_gone()
+        };
+        self.objects.iter().filter(made).map(|(ino, _)| *ino)
     }
 
     fn loses_name(&mut self, host: usize, node: NodeId, (dir, name): (NodeId, &str)) -> bool {
